@@ -1,0 +1,137 @@
+"""A commit in the making: the session as it would stand, and the events that lead there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eventstore.domain import call as calls
+from eventstore.domain.call import Call
+from eventstore.domain.commands import Actor
+from eventstore.domain.errors import CallNotFound, InvalidSnapshot, LaybyError
+from eventstore.domain.events import ASKS, SERVICE, Event
+from eventstore.domain.ids import IdSource
+from eventstore.domain.session import Session
+
+KnownCalls = Mapping[str, Call | InvalidSnapshot | None]
+"""Calls by id: None is known not to exist; a call whose stored document is broken is that error."""
+
+SYSTEM = Actor(SERVICE)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Limits that an operator sets, in milliseconds."""
+
+    default_expiry_ms: int = 86_400_000
+    max_expiry_ms: int = 30 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a rule may know besides the session: the time in milliseconds (never before the session's newest event),
+    the limits, and fresh names.
+    """
+
+    now: int
+    new_id: IdSource
+    policy: Policy = Policy()
+
+
+class MissingCalls(Exception):
+    """A rule needs calls that nobody has loaded. The writer loads them and asks again; callers never see this."""
+
+    def __init__(self, interrupt_ids: Iterable[str]) -> None:
+        self.interrupt_ids: list[str] = list(interrupt_ids)
+        super().__init__(", ".join(self.interrupt_ids))
+
+
+class Draft:
+    """Collects events and applies each at once, so that the next rule sees what the last one did.
+
+    `result` is what the caller hears, or `error` what refused it; an error may come with events (a late
+    decision leaves its trace). The session and the calls handed in are never changed.
+    """
+
+    def __init__(self, session: Session, known: KnownCalls, context: Context) -> None:
+        self.session: Session = session.copy()
+        self.context: Context = context
+        self.first_seq: int = session.seq + 1
+        self.events: list[Event] = []
+        self.changed: dict[str, Call] = {}
+        self.result: dict[str, Any] = {}
+        self.error: LaybyError | None = None
+        self.renewed: bool = False
+        self._known: KnownCalls = known
+
+    @property
+    def empty(self) -> bool:
+        """Nothing to write."""
+        return not self.events and not self.renewed
+
+    def emit(self, kind: str, data: dict[str, Any], by: Actor = SYSTEM, occurred_at: str | None = None) -> Event:
+        """Append one event."""
+        session = self.session
+        event = Event(session.seq + 1, kind, self.context.now, by.name, data, by.via, occurred_at)
+        self.events.append(event)
+        if kind in ASKS:
+            self.changed[data["interrupt_id"]] = calls.asked(event)
+        elif kind in calls.NAMES_A_CALL:
+            self._change_call(event)
+        session.apply(event)
+        return event
+
+    def _change_call(self, event: Event) -> None:
+        """A broken stored call is left as it is: its events go on, its record waits for a person."""
+        interrupt_id = event.data.get("interrupt_id")
+        if isinstance(interrupt_id, str) and (call := self.sound_call(interrupt_id)):
+            self.changed[interrupt_id] = calls.apply(call, event)
+
+    def sound_call(self, interrupt_id: str) -> Call | None:
+        """The call, or None where there is none or its stored document is broken."""
+        try:
+            return self.find(interrupt_id)
+        except InvalidSnapshot:
+            return None
+
+    def require(self, interrupt_ids: Iterable[str]) -> None:
+        """These calls will be needed: ask for all that are missing at once."""
+        if missing := [iid for iid in interrupt_ids if iid not in self.changed and iid not in self._known]:
+            raise MissingCalls(missing)
+
+    def exists(self, interrupt_id: str) -> bool:
+        """Whether the session has a call of this id, sound or broken."""
+        try:
+            return self.find(interrupt_id) is not None
+        except InvalidSnapshot:
+            return True
+
+    def find(self, interrupt_id: str) -> Call | None:
+        """The call, if there is one. Raises `InvalidSnapshot` if its stored document is broken."""
+        if interrupt_id in self.changed:
+            return self.changed[interrupt_id]
+        if interrupt_id not in self._known:
+            raise MissingCalls([interrupt_id])
+        known = self._known[interrupt_id]
+        if isinstance(known, InvalidSnapshot):
+            raise known
+        return known
+
+    def call(self, interrupt_id: str) -> Call:
+        """The call. Raises `CallNotFound`."""
+        call = self.find(interrupt_id)
+        if call is None:
+            raise CallNotFound(f"session {self.session.session_id} has no call {interrupt_id}")
+        return call
+
+    def renew(self, call: Call) -> None:
+        """A longer lease: the one change that is no event."""
+        self.changed[call.interrupt_id] = call
+        if call.execution and call.execution.lease_until is not None:
+            self.session.leases[call.interrupt_id] = call.execution.lease_until
+        self.renewed = True
+
+    def shown(self, call: Call) -> dict[str, Any]:
+        """The call as the answer shows it."""
+        return calls.render(self.changed.get(call.interrupt_id, call), self.session.session_id)

@@ -1,0 +1,91 @@
+"""What happened: one event, its words, and its exact line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from eventstore.domain import instants, jsontext
+
+TYPE_PATTERN = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+", re.ASCII)
+TYPE_MAX = 100
+
+SERVICE = "layby"
+"""The writer of events that the service derives by itself."""
+
+ASKS = frozenset({"input.requested", "authorization.required"})
+TURN_ENDS = frozenset({"turn.completed", "turn.failed", "turn.cancelled"})
+SESSION_ENDS = frozenset({"session.completed", "session.failed"})
+STEPS = frozenset({"step.started", "step.completed", "step.interrupted"})
+CALL_CLOSES = frozenset({"input.completed", "authorization.completed", "input.expired"})
+
+RESERVED = frozenset(
+    {
+        "session.started",
+        "session.waiting",
+        "input.completed",
+        "input.expired",
+        "input.refused",
+        "authorization.completed",
+        "message.received",
+        "action.claimed",
+        "action.released",
+        "action.lapsed",
+        "action.settled",
+    }
+)
+"""What only the service writes, through the calls made for it."""
+
+GENESIS = "0" * 64
+"""The hash before the first event of a session."""
+
+
+@dataclass(slots=True)
+class Event:
+    """One recorded event. `time` is in milliseconds; `data_text` is the encoded `data`, where it is known already."""
+
+    seq: int
+    type: str
+    time: int
+    by: str
+    data: dict[str, Any]
+    via: str | None = None
+    occurred_at: str | None = None
+    data_text: str | None = None
+
+    def line(self) -> bytes:
+        """The exact bytes that are stored and that every reader receives, without the line feed."""
+        data = jsontext.dumps(self.data) if self.data_text is None else self.data_text
+        occurred = "" if self.occurred_at is None else f'"occurred_at":{jsontext.dumps(self.occurred_at)},'
+        via = "" if self.via is None else f'"via":{jsontext.dumps(self.via)},'
+        return (
+            f'{{"seq":{self.seq},"type":"{self.type}","time":"{instants.text(self.time)}",{occurred}'
+            f'"by":{jsontext.dumps(self.by)},{via}"data":{data}}}'
+        ).encode()
+
+
+def parse_line(line: bytes) -> Event:
+    """The event of a stored line."""
+    raw = jsontext.read(line)
+    return Event(
+        raw["seq"],
+        raw["type"],
+        instants.parse(raw["time"]),
+        raw["by"],
+        raw["data"],
+        raw.get("via"),
+        raw.get("occurred_at"),
+    )
+
+
+def line_type(line: bytes) -> str:
+    """The type of a stored line, without parsing it: it stands second, and holds no escapes."""
+    start = line.index(b'"type":"') + 8
+    return line[start : line.index(b'"', start)].decode()
+
+
+def chain(previous: str, line: bytes) -> str:
+    """The hash of an event: SHA-256 over the hash before it (64 hex digits) and the stored line."""
+    return sha256(previous.encode() + line).hexdigest()

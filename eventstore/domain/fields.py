@@ -1,0 +1,69 @@
+"""Field types that several requests share, and how pydantic's findings become ours."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ValidationError
+
+from eventstore.domain import instants, jsontext
+from eventstore.domain.errors import FieldError
+
+SESSION_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+_MESSAGES = {
+    "missing": "is required",
+    "extra_forbidden": "is not a field of this request",
+    "string_type": "must be a string",
+    "int_type": "must be an integer",
+    "bool_type": "must be true or false",
+    "dict_type": "must be an object",
+    "list_type": "must be an array",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+}
+
+
+def session_id(value: str) -> str:
+    """A session id that a caller chose. Raises ValueError."""
+    if value in (".", "..") or not SESSION_ID.fullmatch(value):
+        raise ValueError("must be 1 to 128 of the characters A-Z a-z 0-9 _ . : - and not . or ..")
+    return value
+
+
+def interrupt_id(value: str) -> str:
+    """The id of a call. Raises ValueError."""
+    if not 1 <= len(value) <= 200 or "/" in value or _CONTROL.search(value):
+        raise ValueError("must be 1 to 200 characters, with no control character and no /")
+    return value
+
+
+def instant(value: str) -> str:
+    """An RFC 3339 time, kept as it was written. Raises ValueError."""
+    instants.parse(value)
+    return value
+
+
+SessionId = Annotated[str, AfterValidator(session_id)]
+InterruptId = Annotated[str, AfterValidator(interrupt_id)]
+Instant = Annotated[str, AfterValidator(instant)]
+
+
+def field_errors(error: ValidationError, pointer: str = "", sent: dict[str, str] | None = None) -> list[FieldError]:
+    """Pydantic's findings, each with its place in the body. `sent` tells how the sender spelled a top-level name."""
+    return [FieldError(_message(found), pointer=pointer + _place(found["loc"], sent)) for found in error.errors()]
+
+
+def _place(location: tuple[Any, ...], sent: dict[str, str] | None) -> str:
+    names = [str(name) for name in location]
+    if names and sent:
+        names[0] = sent.get(names[0], names[0])
+    return "".join("/" + jsontext.escape_pointer(name) for name in names)
+
+
+def _message(found: Any) -> str:
+    if known := _MESSAGES.get(found["type"]):
+        return known
+    return str(found["msg"]).removeprefix("Value error, ").removeprefix("Input ")

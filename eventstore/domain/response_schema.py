@@ -1,0 +1,54 @@
+"""JSON Schema (draft 2020-12) for answers. References are never fetched; patterns run in linear time."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import jsonschema_rs
+
+from eventstore.domain import jsontext
+from eventstore.domain.errors import FieldError
+
+_MOST_ERRORS = 20
+
+
+def _no_fetch(uri: str) -> Any:
+    raise ValueError(f"{uri} is outside this schema; references must stay inside it")
+
+
+def _validator(schema: Any) -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(schema, retriever=_no_fetch, pattern_options=jsonschema_rs.RegexOptions())
+
+
+def fault(schema: Any) -> str | None:
+    """What is wrong with the schema itself, or None."""
+    if not isinstance(schema, (dict, bool)):
+        return "must be a JSON Schema: an object, or true or false"
+    try:
+        _validator(schema)
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+        return f"is not a JSON Schema (draft 2020-12): {_text(error)}"
+    return None
+
+
+def errors(schema: Any, answer: Any, pointer: str) -> list[FieldError]:
+    """Where the answer breaks the schema; a missing member is pointed at by its own name."""
+    validator = _validator(schema)
+    try:
+        found = list(islice(validator.iter_errors(answer), _MOST_ERRORS))
+    except ValueError:  # an integer longer than the library can hold
+        found = list(islice(validator.iter_errors(jsontext.clipped(answer)), _MOST_ERRORS))
+    return [FieldError(_text(error), pointer=pointer + _place(error)) for error in found]
+
+
+def _text(error: Exception) -> str:
+    return str(getattr(error, "message", error)).partition("\n")[0][:300]
+
+
+def _place(error: jsonschema_rs.ValidationError) -> str:
+    names = [str(part) for part in error.instance_path]
+    kind = error.kind
+    if isinstance(kind, jsonschema_rs.ValidationErrorKind.Required):
+        names.append(kind.property)
+    return "".join("/" + jsontext.escape_pointer(name) for name in names)
