@@ -1,0 +1,64 @@
+# Sets itself up: any target works in a fresh clone, given Python 3.11 or newer, git and make.
+#
+#   make serve [ARGS="--port 9000"]   run a server
+#   make test  [ARGS="-k expiry"]     run the tests
+#   make lint                         check style and types
+#   make constraints                  pin the versions that are installed now
+#   make clean                        remove what make and the tests left
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null)
+# Extras are left out of a plain `make serve`, which has less to install.
+EXTRAS := test,lint,example
+TOO_OLD := Layby needs Python 3.11 or newer: name one, for example `make PYTHON=python3.12 $(MAKECMDGOALS)`
+
+ifdef UV
+# uv finds a Python that is new enough, or brings one, unless PYTHON names it.
+MAKE_VENV := "$(UV)" venv --quiet --python "$(or $(filter-out python3,$(PYTHON)),>=3.11)" $(VENV)
+PIP := "$(UV)" pip
+ON_VENV := --python $(BIN)/python
+else
+MAKE_VENV := $(PYTHON) -m venv $(VENV)
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test lint constraints clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+serve: $(VENV)/.installed
+	@exec $(BIN)/layby serve $(ARGS)
+
+test: $(VENV)/.installed-all
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.installed-all
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+
+constraints: $(VENV)/.installed-all
+	$(PIP) freeze $(ON_VENV) --exclude-editable > constraints.txt
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Installed again only when pyproject.toml or constraints.txt is newer than the stamp.
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet $(ON_VENV) -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.installed-all: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet $(ON_VENV) -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@ $(VENV)/.installed
+
+$(BIN)/python:
+ifndef UV
+	@command -v $(PYTHON) >/dev/null || { echo '$(TOO_OLD)' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo '$(TOO_OLD)' >&2; exit 1; }
+endif
+	$(MAKE_VENV)

@@ -1,0 +1,1 @@
+"""The command line: thin over the packages that do the work."""

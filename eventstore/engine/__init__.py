@@ -1,0 +1,1 @@
+"""The parts of the private engine. `eventstore.embedded` is the way in."""

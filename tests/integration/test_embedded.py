@@ -1,0 +1,286 @@
+"""The embedded engine: durable, alone on its directory, and never longer alive than its server."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from redis import Redis
+from redis.exceptions import RedisError
+
+from eventstore.embedded import DataDirectoryInUse, EmbeddedEngine, EngineError, engine_url
+from eventstore.engine.directory import Lock
+from eventstore.settings import Settings
+
+HOLDER = Path(__file__).with_name("engine_holder.py")
+PATIENCE_S = 20
+
+T = TypeVar("T")
+
+
+class Holder:
+    """A process with an engine, leader of a process group of its own."""
+
+    def __init__(self, data_dir: Path, *options: str) -> None:
+        self.data_dir = data_dir
+        self.process = subprocess.Popen(
+            [sys.executable, HOLDER, data_dir, *options],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, start_new_session=True,
+        )  # fmt: skip
+        assert self.process.stdout
+        self.url = self.process.stdout.readline().strip()
+
+    @property
+    def engine_pid(self) -> int:
+        return int(Lock(self.data_dir / "engine.lock").holder())
+
+    def kill(self) -> None:
+        """End this process alone, as the out-of-memory killer would."""
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()
+
+
+@pytest.fixture
+def hold() -> Generator[Callable[..., Holder], None, None]:
+    holders: list[Holder] = []
+
+    def start(data_dir: Path, *options: str) -> Holder:
+        holders.append(Holder(data_dir, *options))
+        assert holders[-1].url, holders[-1].process.communicate()[1]
+        return holders[-1]
+
+    yield start
+    for holder in holders:
+        holder.end()
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def engine_gone(data_dir: Path) -> bool:
+    """Judged by its lock: a pid may linger until somebody collects it."""
+    lock = Lock(data_dir / "engine.lock")
+    free = lock.acquire()
+    lock.close()
+    return free
+
+
+def answers(url: str) -> bool:
+    try:
+        with Redis.from_url(url) as redis:
+            return bool(redis.ping())
+    except RedisError:
+        return False
+
+
+def with_engine(data_dir: Path, use: Callable[[Redis], T]) -> T:
+    async def run() -> T:
+        engine = EmbeddedEngine(data_dir)
+        url = await engine.start()
+        try:
+            with Redis.from_url(url, decode_responses=True) as redis:
+                return use(redis)
+        finally:
+            await engine.stop()
+
+    return asyncio.run(run())
+
+
+def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
+    with_engine(tmp_path / "data", lambda redis: redis.set("word", "kept"))
+    assert with_engine(tmp_path / "data", lambda redis: redis.get("word")) == "kept"
+
+
+def test_it_is_set_up_to_lose_nothing_and_to_be_reached_by_its_owner_alone(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+
+    def look(redis: Redis) -> None:
+        config = redis.config_get("*")
+        assert (config["appendonly"], config["appendfsync"], config["save"]) == ("yes", "always", "")
+        assert config["maxmemory-policy"] == "noeviction"
+        assert config["port"] == "0"
+        assert set(config["notify-keyspace-events"]) == set("Ex")
+        assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in data_dir.rglob("*"))
+
+    with_engine(data_dir, look)
+    assert stat.S_IMODE(data_dir.stat().st_mode) == 0o700
+
+
+def test_a_stopped_engine_leaves_no_process_and_no_address(tmp_path: Path) -> None:
+    with_engine(tmp_path, lambda redis: redis.ping())
+    assert engine_gone(tmp_path)
+    assert not (tmp_path / "engine.address").exists()
+    assert not (tmp_path / "engine.sock").exists()
+
+
+@pytest.mark.parametrize("name", ["with space", "hash # and ?", "ümlaut", "quote \" and '"])
+def test_any_directory_name_will_do(tmp_path: Path, name: str) -> None:
+    assert with_engine(tmp_path / name, lambda redis: redis.ping())
+
+
+def test_a_path_too_long_for_a_socket_gets_one_elsewhere(
+    tmp_path: Path, hold: Callable[..., Holder]
+) -> None:
+    data_dir = tmp_path / ("d" * 60) / ("e" * 60)
+    holder = hold(data_dir)
+    socket = Path((data_dir / "engine.address").read_text())
+    assert not socket.is_relative_to(data_dir)
+    assert len(os.fsencode(socket)) < 104
+    assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
+    assert answers(holder.url)
+    holder.process.communicate()
+    assert not socket.parent.exists()
+
+
+def test_a_second_server_is_refused_and_told_who_has_the_directory(
+    tmp_path: Path, hold: Callable[..., Holder]
+) -> None:
+    holder = hold(tmp_path)
+    began = time.monotonic()
+    with pytest.raises(DataDirectoryInUse, match=rf"in use by process {holder.process.pid}\b"):
+        with_engine(tmp_path, lambda redis: redis.ping())
+    assert time.monotonic() - began < 5
+    assert answers(holder.url)
+
+
+@pytest.mark.parametrize("options", [(), ("watcher",)], ids=["this system's way", "with a watcher"])
+def test_the_engine_dies_when_its_server_alone_is_killed(
+    tmp_path: Path, hold: Callable[..., Holder], options: tuple[str, ...]
+) -> None:
+    holder = hold(tmp_path, *options)
+    assert os.getpgid(holder.engine_pid) == holder.process.pid
+    holder.kill()
+    eventually(lambda: engine_gone(tmp_path))
+
+
+@pytest.mark.parametrize("options", [(), ("watcher",)], ids=["this system's way", "with a watcher"])
+def test_a_server_may_start_right_after_the_last_one_was_killed(
+    tmp_path: Path, hold: Callable[..., Holder], options: tuple[str, ...]
+) -> None:
+    for count in range(1, 5):
+        holder = hold(tmp_path, *options)
+        with Redis.from_url(holder.url) as redis:
+            assert redis.incr("starts") == count
+        holder.process.kill()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_whole_group_leaves_the_engine_to_its_server(
+    tmp_path: Path, hold: Callable[..., Holder], sent: signal.Signals
+) -> None:
+    holder = hold(tmp_path)
+    engine = holder.engine_pid
+    with Redis.from_url(holder.url) as redis:
+        os.killpg(holder.process.pid, sent)
+        # The engine would act on a signal at its next tick: let it tick a few times.
+        redis.blpop(["nothing"], timeout=0.5)
+        assert redis.info("server")["process_id"] == engine
+    holder.process.communicate()
+    assert holder.process.returncode == 0
+    assert engine_gone(tmp_path)
+
+
+@pytest.mark.parametrize("options", [(), ("watcher",)], ids=["this system's way", "with a watcher"])
+def test_an_engine_that_dies_is_started_again_with_its_data(
+    tmp_path: Path, hold: Callable[..., Holder], options: tuple[str, ...]
+) -> None:
+    holder = hold(tmp_path, *options)
+    with Redis.from_url(holder.url, decode_responses=True) as redis:
+        redis.set("word", "kept")
+    for _ in range(2):
+        dead = holder.engine_pid
+        os.kill(dead, signal.SIGKILL)
+        eventually(lambda dead=dead: holder.engine_pid != dead and answers(holder.url))
+    with Redis.from_url(holder.url, decode_responses=True) as redis:
+        assert redis.get("word") == "kept"
+
+
+def newest_log(data_dir: Path) -> Path:
+    return next((data_dir / "appendonlydir").glob("*.incr.aof"))
+
+
+def test_a_commit_cut_off_in_the_middle_is_dropped_and_the_rest_loads(tmp_path: Path) -> None:
+    with_engine(tmp_path, lambda redis: (redis.set("first", "whole"), redis.set("second", "cut")))
+    log = newest_log(tmp_path)
+    os.truncate(log, log.stat().st_size - 3)
+    assert with_engine(tmp_path, lambda redis: redis.mget("first", "second")) == ["whole", None]
+
+
+def test_data_that_cannot_be_read_are_one_clear_sentence(tmp_path: Path) -> None:
+    with_engine(tmp_path, lambda redis: [redis.set(f"key-{n}", "value") for n in range(10)])
+    log = newest_log(tmp_path)
+    whole = log.read_bytes()
+    log.write_bytes(whole[:100] + b"scribble" + whole[108:])
+    with pytest.raises(EngineError, match=r"cannot load its data.*valkey-check-aof --fix.*engine\.log") as error:
+        with_engine(tmp_path, lambda redis: redis.ping())
+    assert "\n" not in str(error.value)
+    log.write_bytes(whole)
+    assert with_engine(tmp_path, lambda redis: redis.dbsize()) == 10
+
+
+def test_a_data_directory_that_is_a_file_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(EngineError, match="cannot be made"):
+        with_engine(tmp_path / "file", lambda redis: redis.ping())
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_command_shares_the_engine_of_a_running_server(tmp_path: Path, hold: Callable[..., Holder]) -> None:
+    holder = hold(tmp_path)
+
+    async def run() -> str:
+        async with engine_url(Settings(data_dir=tmp_path, redis_url=None), share=True) as url:
+            return url
+
+    assert asyncio.run(run()) == holder.url
+    assert answers(holder.url)
+
+
+def test_a_command_alone_has_an_engine_for_as_long_as_it_runs(tmp_path: Path) -> None:
+    with_engine(tmp_path, lambda redis: redis.set("word", "kept"))
+
+    async def run() -> object:
+        async with engine_url(Settings(data_dir=tmp_path, redis_url=None), share=True) as url:
+            with Redis.from_url(url, decode_responses=True) as redis:
+                return redis.get("word")
+
+    assert asyncio.run(run()) == "kept"
+    assert engine_gone(tmp_path)
+
+
+def test_a_command_makes_no_data_directory(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with engine_url(Settings(data_dir=tmp_path / "typo", redis_url=None), share=True):
+            pass
+
+    with pytest.raises(EngineError, match=r"no Layby data in .*typo"):
+        asyncio.run(run())
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_named_redis_is_used_as_it_is(tmp_path: Path) -> None:
+    async def run() -> str:
+        settings = Settings(data_dir=tmp_path / "data", redis_url="redis://there:1/2")
+        async with engine_url(settings) as url:
+            return url
+
+    assert asyncio.run(run()) == "redis://there:1/2"
+    assert not (tmp_path / "data").exists()

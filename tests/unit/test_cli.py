@@ -1,0 +1,121 @@
+"""The command line: quick help, and one line for what the operator must mend."""
+
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+from cli import main as cli_main
+from eventstore.embedded import DataDirectoryInUse
+from eventstore.settings import Settings
+
+HEAVY = ("api", "asyncio", "jsonschema_rs", "pydantic", "pydantic_settings", "redis", "starlette", "uvicorn")
+LOADED = f"""
+import sys
+from cli.main import main
+try:
+    main()
+finally:
+    print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
+"""
+
+
+def layby(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from cli.main import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["serve", "--help"]])
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.strip() == ""
+
+
+def test_help_lists_every_command() -> None:
+    done = layby("--help")
+    for name in cli_main.COMMANDS:
+        assert f"  {name} " in done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(cli_main.COMMANDS))
+def test_every_command_has_help(name: str) -> None:
+    done = layby(name, "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"Usage: layby {name}")
+
+
+@pytest.mark.parametrize(
+    "option", ["host", "port", "data-dir", "redis-url", "default-expiry-ms", "max-expiry-ms", "durability"]
+)
+def test_serve_names_the_variable_of_each_option(option: str) -> None:
+    words = " ".join(layby("serve", "--help").stdout.split())
+    assert f"--{option} " in words
+    assert f"[env: LAYBY_{option.replace('-', '_').upper()}]" in words
+
+
+def test_a_wrong_value_is_one_line_and_exit_code_2() -> None:
+    done = layby("serve", "--port", "many")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "layby: --port is 'many'; it must be a whole number from 0 (any free port) to 65535\n"
+
+
+def test_an_unknown_command_is_exit_code_2() -> None:
+    assert layby("fly").returncode == 2
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A stand-in for the server, to judge the command alone."""
+    server = ModuleType("api.server")
+    monkeypatch.setitem(sys.modules, "api.server", server)
+    return server
+
+
+def exit_code(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
+    monkeypatch.setattr(sys, "argv", ["layby", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli_main.main()
+    return ended.value.code
+
+
+def test_serve_passes_on_the_settings_and_the_exit_code(
+    served: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Settings] = []
+
+    def run(settings: Settings) -> int:
+        seen.append(settings)
+        return 7
+
+    monkeypatch.setattr(served, "run", run, raising=False)
+    assert exit_code(monkeypatch, "serve", "--port", "9", "--durability", "replicated:1") == 7
+    assert (seen[0].port, str(seen[0].durability)) == (9, "replicated:1")
+
+
+def test_engine_trouble_is_one_line_and_exit_code_2(
+    served: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(settings: Settings) -> int:
+        raise DataDirectoryInUse("the directory is taken")
+
+    monkeypatch.setattr(served, "run", run, raising=False)
+    assert exit_code(monkeypatch, "serve") == 2
+    assert capsys.readouterr().err == "layby: the directory is taken\n"
+
+
+def test_ctrl_c_is_quiet(
+    served: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(settings: Settings) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(served, "run", run, raising=False)
+    assert exit_code(monkeypatch, "serve") == 130
+    shown = capsys.readouterr()
+    assert (shown.out + shown.err).strip() == ""

@@ -1,0 +1,59 @@
+"""compose.yaml: valid by the Compose specification, safe for the data, and open to this machine alone."""
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema.validators import validator_for
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+
+
+def test_it_follows_the_compose_specification(compose: dict[str, Any]) -> None:
+    schema = json.loads(files("check_jsonschema").joinpath("builtin_schemas/vendor/compose-spec.json").read_bytes())
+    assert "services" in schema["properties"]
+    validator = validator_for(schema)(schema)
+    assert [error.message for error in validator.iter_errors(compose)] == []
+
+
+def test_redis_loses_nothing(compose: dict[str, Any]) -> None:
+    redis = compose["services"]["redis"]
+    for option in ("--appendonly yes", "--appendfsync always", "--maxmemory-policy noeviction"):
+        assert option in redis["command"]
+    volume, _, folder = redis["volumes"][0].partition(":")
+    assert (volume in compose["volumes"], folder) == (True, "/data")
+
+
+def test_only_this_machine_gets_in(compose: dict[str, Any]) -> None:
+    ports = [port for service in compose["services"].values() for port in service.get("ports", [])]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_the_door_leads_to_the_loopback_that_layby_listens_on(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    assert services["layby"]["network_mode"] == "service:door"
+    listen, target = services["door"]["command"]
+    outer = listen.removeprefix("TCP-LISTEN:").split(",")[0]
+    assert services["door"]["ports"] == [f"127.0.0.1:8700:{outer}"]
+    assert target == "TCP:127.0.0.1:8700"
+
+
+def test_the_image_is_built_from_files_that_the_context_holds() -> None:
+    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = {
+        source
+        for line in (ROOT / "Dockerfile").read_text().splitlines()
+        if line.startswith("COPY ")
+        for source in line.split()[1:-1]
+    }
+    assert copied == kept
+    assert all((ROOT / name).exists() for name in kept)
