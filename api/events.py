@@ -1,0 +1,108 @@
+"""Pages of events. Stored lines are joined, never parsed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from api import query
+from api.accept import prefers
+from api.encoders import NDJSON_TYPE
+from api.headers import header
+from api.publish import EVENTS
+from api.query import Types
+from api.services import Services
+from api.wire import JSON_TYPE, session_id
+from eventstore.eventstore import EventStore
+from eventstore.store import Page
+
+LIMIT_DEFAULT: Final = 1_000
+LIMIT_MAX: Final = 10_000
+PAGE_BYTES: Final = 4 * 1024 * 1024
+SCANNED_LINES: Final = 20_000
+SCANNED_BYTES: Final = 16 * 1024 * 1024
+"""A filtered page ends after looking at so much, whatever it has found; its reader goes on from there."""
+SCAN_CHUNK: Final = 1_000
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    async def read(request: Request) -> Response:
+        principal, name = services.door.enter(request, "read"), session_id(request)
+        limit = query.whole(request, "limit", 1, LIMIT_MAX)
+        start, descending = query.whole(request, "from", 1), query.order(request) == "desc"
+        page = _Collected(query.types(request), LIMIT_DEFAULT if limit is None else limit, -1 if descending else 1)
+        await page.fill(services.store, principal.tenant, name, start)
+        return _as_json(page) if prefers(header(request, "Accept") or "", JSON_TYPE, NDJSON_TYPE) else _as_lines(page)
+
+    return [Route(EVENTS, read, methods=["GET"])]
+
+
+@dataclass(slots=True)
+class _Collected:
+    """One page of an answer, made of as many reads as it takes."""
+
+    types: Types
+    limit: int
+    step: int
+    lines: list[bytes] = field(default_factory=list[bytes])
+    at: int = 0
+    last_seq: int = 0
+    size: int = 0
+    scanned: int = 0
+    scanned_bytes: int = 0
+
+    @property
+    def next_from(self) -> int | None:
+        """Where the next page begins, if there is more."""
+        return self.at if 1 <= self.at <= self.last_seq else None
+
+    @property
+    def full(self) -> bool:
+        scanned = self.scanned >= SCANNED_LINES or self.scanned_bytes >= SCANNED_BYTES
+        return len(self.lines) >= self.limit or scanned
+
+    async def fill(self, store: EventStore, tenant: str, name: str, start: int | None) -> None:
+        # 0 stands for the end, the place to begin at when reading downwards.
+        self.at = start if start is not None else 1 if self.step == 1 else 0
+        while True:
+            wanted = self.limit - len(self.lines)
+            chunk = wanted if self.types.all else max(wanted, SCAN_CHUNK)
+            page = await store.page(tenant, name, self.at, chunk, descending=self.step == -1)
+            if not self._take(page) or self.full or self.next_from is None or not page.lines:
+                return
+
+    def _take(self, page: Page) -> bool:
+        """Add the lines that are wanted. False if the page is full before they are all in."""
+        self.at, self.last_seq = page.first, page.last_seq
+        for line in page.lines:
+            if self.full:
+                return False
+            if self.types.wants_line(line):
+                if self.lines and self.size + len(line) > PAGE_BYTES:
+                    return False
+                self.lines.append(line)
+                self.size += len(line)
+            self.at += self.step
+            self.scanned += 1
+            self.scanned_bytes += len(line)
+        return True
+
+
+def _headers(page: _Collected) -> dict[str, str]:
+    more = {} if page.next_from is None else {"Layby-Next-From": str(page.next_from)}
+    return {"Layby-Last-Seq": str(page.last_seq), "Vary": "Accept", **more}
+
+
+def _as_lines(page: _Collected) -> Response:
+    body = b"\n".join([*page.lines, b""]) if page.lines else b""
+    return Response(body, 200, _headers(page), NDJSON_TYPE)
+
+
+def _as_json(page: _Collected) -> Response:
+    following = "null" if page.next_from is None else str(page.next_from)
+    rest = b'],"next_from":%s,"last_seq":%d}' % (following.encode(), page.last_seq)
+    return Response(b'{"events":[' + b",".join(page.lines) + rest, 200, _headers(page), JSON_TYPE)

@@ -1,0 +1,153 @@
+"""Answers that stay open: streams and long polls. They end when the client goes, and are cut when the server stops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Final
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from api.encoders import Encoder
+from api.metrics import Metrics
+from eventstore.domain.errors import LaybyError
+
+log = logging.getLogger("layby.http")
+
+HEARTBEAT_S: Final = 15.0
+FAREWELL_S: Final = 1.0
+"""How long a stream that is cut waits for a client that does not read, to close in good order."""
+STREAM_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+Beat = Callable[[], Awaitable[None]]
+
+
+class Cut(Exception):
+    """The client has gone, or the server stops: whatever was open here is over."""
+
+
+class Live:
+    """Everything of one server that stays open."""
+
+    def __init__(self, heartbeat_s: float = HEARTBEAT_S) -> None:
+        self.heartbeat_s: float = heartbeat_s
+        self._open: set[asyncio.Timeout] = set()
+        self._stopping: bool = False
+
+    @asynccontextmanager
+    async def held(self, receive: Receive, beat: Beat | None = None) -> AsyncGenerator[None]:
+        """Run the body until it is done; raises `Cut` in place of its rest. `beat` is called every heartbeat.
+
+        A timeout that nobody has set yet is the means: it ends the body, and the body alone, from outside.
+        """
+        scope = asyncio.timeout(None)
+        keeper = asyncio.create_task(self._keep(receive, scope, beat))
+        try:
+            async with scope:
+                self._open.add(scope)
+                if self._stopping:
+                    _end(scope)
+                yield
+        except TimeoutError:
+            if scope.expired():
+                raise Cut from None
+            raise
+        finally:
+            self._open.discard(scope)
+            keeper.cancel()
+
+    async def _keep(self, receive: Receive, scope: asyncio.Timeout, beat: Beat | None) -> None:
+        """Beat, until the client is gone."""
+        while True:
+            try:
+                async with asyncio.timeout(self.heartbeat_s if beat else None):
+                    message = await receive()
+            except TimeoutError:
+                assert beat
+                await beat()
+                continue
+            if message["type"] == "http.disconnect":
+                return _end(scope)
+
+    def cut(self) -> None:
+        """End all that is open, and whatever still begins."""
+        self._stopping = True
+        for scope in self._open:
+            _end(scope)
+
+
+def _end(scope: asyncio.Timeout) -> None:
+    if not scope.expired():
+        scope.reschedule(asyncio.get_running_loop().time())
+
+
+class _Outlet:
+    """The body of an answer, which a writer and a heartbeat share: neither may come in the middle of the other."""
+
+    def __init__(self, send: Send) -> None:
+        self._send: Send = send
+        self._lock: asyncio.Lock = asyncio.Lock()
+        self.closed: bool = False
+
+    async def write(self, piece: bytes) -> None:
+        async with self._lock:
+            if not self.closed:
+                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    async def beat(self, piece: bytes) -> None:
+        """The same, unless a client that does not read holds up something already."""
+        if not self._lock.locked():
+            await self.write(piece)
+
+    async def finish(self) -> None:
+        async with self._lock:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            self.closed = True
+
+
+class LiveResponse(Response):
+    """A stream. Its headers leave at once; a slow client holds up its own frames and nothing else.
+
+    `frames` gives encoded pieces; when it ends, so does the stream. A stream that is cut just closes.
+    """
+
+    def __init__(
+        self,
+        frames: AsyncGenerator[bytes],
+        encoder: Encoder,
+        live: Live,
+        metrics: Metrics,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(None, 200, {**STREAM_HEADERS, **(headers or {})}, encoder.media_type)
+        self.raw_headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
+        self._frames: AsyncGenerator[bytes] = frames
+        self._encoder: Encoder = encoder
+        self._live: Live = live
+        self._metrics: Metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        outlet = _Outlet(send)
+        async with aclosing(self._frames):
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            if scope["method"] != "HEAD":
+                await self._pour(receive, outlet)
+        if not outlet.closed:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FAREWELL_S):
+                    await outlet.finish()
+
+    async def _pour(self, receive: Receive, outlet: _Outlet) -> None:
+        """Send frame after frame, and heartbeats between them."""
+        with self._metrics.open_tails.track_inprogress(), contextlib.suppress(Cut):
+            async with self._live.held(receive, lambda: outlet.beat(self._encoder.heartbeat)):
+                try:
+                    async for piece in self._frames:
+                        await outlet.write(piece)
+                except LaybyError as error:  # the client comes back, and hears of it then
+                    log.info("a stream was cut: %s", error.detail)
+                await outlet.finish()

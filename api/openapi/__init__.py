@@ -1,0 +1,65 @@
+"""The OpenAPI 3.1 document: every route, body, answer and problem. One file a part of the protocol."""
+
+from __future__ import annotations
+
+from api.openapi.build import Node
+from api.openapi.parameters import headers, parameters
+from api.openapi.paths_calls import call_routes
+from api.openapi.paths_service import service_routes
+from api.openapi.paths_sessions import session_routes
+from api.openapi.paths_streams import stream_routes
+from api.openapi.paths_zhin import zhin_routes
+from api.openapi.routes import paths
+from api.openapi.schemas import schemas
+
+_DESCRIPTION = """\
+The durable session log and decision point for AI agents.
+
+JSON, snake_case, UTF-8; times are RFC 3339 UTC with milliseconds. Unknown request fields are refused, and
+`null` means absent, except for `response` and `result`. Every answer has `Layby-Request-Id`.
+
+A path that is no route here answers 404 `not-found`, a method that a route does not have 405
+`method-not-allowed` with `Allow`. What each problem means is told at <https://layby.dev/problems/>.
+
+Publishers that write often may use the WebSocket `/v1/sessions/{session_id}/publish` (subprotocol
+`layby.v1`), which is beyond the reach of this document.
+"""
+
+_TAGS = {
+    "sessions": "Create, read, list and delete sessions.",
+    "events": "Publish events, read them, follow them.",
+    "calls": "Decide on calls, and execute what was approved.",
+    "zhin": "The routes of Zhin's session host, for its console.",
+    "service": "Health, metrics, and this document.",
+}
+
+
+def document() -> Node:
+    """The whole document, as JSON."""
+    routes = [*session_routes(), *stream_routes(), *call_routes(), *zhin_routes(), *service_routes()]
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Layby",
+            "version": "1",
+            "summary": "HTTP protocol, version 1",
+            "description": _DESCRIPTION,
+        },
+        "servers": [{"url": "/"}],
+        "tags": [{"name": name, "description": told} for name, told in _TAGS.items()],
+        "paths": paths(routes),
+        "components": {
+            "schemas": schemas(),
+            "parameters": parameters(),
+            "headers": headers(),
+            "securitySchemes": {"bearer": _bearer()},
+        },
+    }
+
+
+def _bearer() -> Node:
+    return {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "Made with `layby keys create`. A server without keys is open, on a loopback address.",
+    }

@@ -1,0 +1,24 @@
+"""All schemas, by name."""
+
+from __future__ import annotations
+
+from api.openapi.build import Node
+from api.openapi.schemas_calls import call_schemas
+from api.openapi.schemas_events import event_schemas
+from api.openapi.schemas_problems import problem_schemas
+from api.openapi.schemas_service import service_schemas
+from api.openapi.schemas_sessions import session_schemas
+from api.openapi.schemas_snapshot import snapshot_schemas
+from api.openapi.schemas_zhin import zhin_schemas
+
+
+def schemas() -> dict[str, Node]:
+    return {
+        **session_schemas(),
+        **event_schemas(),
+        **call_schemas(),
+        **snapshot_schemas(),
+        **zhin_schemas(),
+        **service_schemas(),
+        **problem_schemas(),
+    }

@@ -1,0 +1,85 @@
+"""Problems: one schema a slug, made from the error tree and the table of statuses."""
+
+from __future__ import annotations
+
+from api.openapi.build import Node, answer, integer, many, ref, text
+from api.problems import STATUS, TYPE_BASE, WRONG_ADDRESS
+from eventstore.domain.errors import LaybyError, leaves
+
+
+def problem_name(slug: str) -> str:
+    return f"Problem-{slug}"
+
+
+def statuses(slug: str) -> list[int]:
+    return [WRONG_ADDRESS, STATUS[slug]] if slug == "invalid-request" else [STATUS[slug]]
+
+
+def problem_schemas() -> dict[str, Node]:
+    return {
+        "Problem": _problem(),
+        "FieldError": _field_error(),
+        **{problem_name(error.slug): _one(error) for error in leaves()},
+    }
+
+
+def _problem() -> Node:
+    return answer(
+        {
+            "type": text(format="uri"),
+            "title": text("For people."),
+            "status": integer(minimum=400, maximum=599),
+            "detail": text("For people: how to mend the request."),
+            "instance": text("The path of the request.", format="uri-reference"),
+        },
+        description="RFC 9457. Branch on the last word of `type`.",
+    )
+
+
+def _field_error() -> Node:
+    places = ("pointer", "parameter", "header")
+    return {
+        "type": "object",
+        "description": "One thing that is wrong, and where: exactly one of pointer, parameter and header.",
+        "required": ["message"],
+        "properties": {
+            "message": text(),
+            "pointer": text("RFC 6901, into the body as it was sent."),
+            "parameter": text("A parameter of the query or the path."),
+            "header": text("A header."),
+        },
+        "additionalProperties": False,
+        "oneOf": [{"required": [place]} for place in places],
+    }
+
+
+def _members() -> dict[str, dict[str, Node]]:
+    """What a problem always has beside the five members that all have."""
+    index = integer("Which event of the batch, from 0.", minimum=0)
+    errors = many(ref("FieldError"))
+    call = ref("Call")
+    return {
+        "reserved-type": {"index": index},
+        "result-already-recorded": {"call": call},
+        "invalid-request": {"errors": errors},
+        "invalid-snapshot": {"errors": errors},
+        "illegal-transition": {
+            "index": index,
+            "state": ref("SessionStatus"),
+            "allowed": many(text(), "What would have been legal; `*` is any type without an order of its own."),
+        },
+        "version-mismatch": {"current_seq": integer("The version it is at.", minimum=1)},
+        "call-already-decided": {"call": call},
+        "call-expired": {"call": call},
+    }
+
+
+def _one(error: type[LaybyError]) -> Node:
+    own = answer(
+        {
+            "type": {"const": TYPE_BASE + error.slug},
+            "status": {"enum": statuses(error.slug)},
+            **_members().get(error.slug, {}),
+        }
+    )
+    return {"title": error.title, "allOf": [ref("Problem"), own]}

@@ -1,0 +1,101 @@
+"""How a refusal travels over HTTP: RFC 9457, and the one table from slug to status."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from eventstore.domain.errors import (
+    InvalidRequest,
+    LaybyError,
+    MethodNotAllowed,
+    Unauthorized,
+    Unavailable,
+)
+
+MEDIA_TYPE: Final = "application/problem+json"
+TYPE_BASE: Final = "https://layby.dev/problems/"
+
+STATUS: Final[Mapping[str, int]] = {
+    "unauthorized": 401,
+    "missing-scope": 403,
+    "not-found": 404,
+    "session-not-found": 404,
+    "call-not-found": 404,
+    "no-such-point": 404,
+    "method-not-allowed": 405,
+    "session-exists": 409,
+    "session-terminal": 409,
+    "session-busy": 409,
+    "continuation-token-stale": 409,
+    "illegal-transition": 409,
+    "interrupt-exists": 409,
+    "run-mismatch": 409,
+    "call-already-decided": 409,
+    "stale-view": 409,
+    "not-approved": 409,
+    "result-already-recorded": 409,
+    "already-claimed": 409,
+    "outcome-unknown": 409,
+    "fenced": 409,
+    "not-indeterminate": 409,
+    "request-in-progress": 409,
+    "session-deleted": 410,
+    "call-expired": 410,
+    "cursor-too-old": 410,
+    "diverged": 410,
+    "version-mismatch": 412,
+    "too-large": 413,
+    "invalid-request": 422,
+    "invalid-snapshot": 422,
+    "reserved-type": 422,
+    "idempotency-key-reused": 422,
+    "internal-error": 500,
+    "store-unavailable": 503,
+    "overloaded": 503,
+    "store-full": 507,
+}
+
+WRONG_ADDRESS: Final = 400
+"""The other status of `invalid-request`: not the body is wrong, but the URL, the query or a header."""
+
+
+def status_of(error: LaybyError) -> int:
+    if isinstance(error, InvalidRequest) and any(e.pointer is None for e in error.errors):
+        return WRONG_ADDRESS
+    return STATUS[error.slug]
+
+
+def document(error: LaybyError, instance: str) -> dict[str, Any]:
+    """The problem as a JSON object. `instance` is the path of the request that met it."""
+    return {
+        "type": TYPE_BASE + error.slug,
+        "title": error.title,
+        "status": status_of(error),
+        "detail": error.detail,
+        "instance": instance,
+        **error.members,
+    }
+
+
+def render(error: LaybyError, instance: str) -> Response:
+    """The problem as an HTTP answer, with the headers that its status calls for."""
+    text = json.dumps(document(error, instance), ensure_ascii=False, separators=(",", ":"))
+    # A detail may quote the request, and what was wrong with it may be that it is no UTF-8.
+    body = text.encode("utf-8", errors="replace")
+    return Response(body, status_of(error), _headers(error), MEDIA_TYPE)
+
+
+def _headers(error: LaybyError) -> dict[str, str]:
+    match error:
+        case Unauthorized():
+            return {"WWW-Authenticate": "Bearer"}
+        case MethodNotAllowed():
+            return {"Allow": ", ".join(error.allow)}
+        case Unavailable() if status_of(error) == 503:
+            return {"Retry-After": str(error.retry_after_s)}
+        case _:
+            return {}

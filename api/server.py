@@ -1,0 +1,180 @@
+"""One server process, from its first socket to its last answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final
+
+import uvicorn
+
+from api import listening
+from api.app import build
+from api.listening import CannotListen
+from api.live import HEARTBEAT_S, Live
+from api.protocol import HttpProtocol
+from api.services import Services
+from eventstore.domain.errors import StoreUnavailable
+from eventstore.embedded import EngineError, engine_url
+from eventstore.eventstore import open_store
+from eventstore.fitness import UnfitEngine
+from eventstore.settings import Settings
+from projections.read_models import ReadModels
+
+IN_FLIGHT_S: Final = 4
+"""How long a stopping server waits for answers under way. With what follows it stays well below 10 s."""
+CLOSING_S: Final = 2
+KEEP_ALIVE_S: Final = 75
+"""Longer than clients keep idle connections, so that it is they who close them, never just as a request leaves."""
+NOT_YET: Final = ("redis+cluster://", "redis+sentinel://")
+
+
+class CannotServe(Exception):
+    """The message is one line for the operator."""
+
+
+def run(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S) -> int:
+    """Serve until SIGTERM or SIGINT. Returns the exit code: 0, or 2 where the operator has something to mend."""
+    _configure_logging()
+    _allow_many_connections()
+    try:
+        _refuse_unsupported(settings)
+        sockets = listening.bind(settings.host, settings.port)
+        with contextlib.ExitStack() as stack:
+            stack.callback(listening.close, sockets)
+            stack.enter_context(asyncio.Runner(loop_factory=_new_loop)).run(_serve(settings, sockets, heartbeat_s))
+    except (CannotServe, CannotListen, EngineError, UnfitEngine) as error:
+        sys.stderr.write(f"layby: {error}\n")
+        return 2
+    return 0
+
+
+def _refuse_unsupported(settings: Settings) -> None:
+    url = settings.redis_url or ""
+    if url.startswith(NOT_YET):
+        raise CannotServe(f"{url.partition('://')[0]}:// is not supported yet: name one Redis, as redis://host:port")
+
+
+async def _serve(settings: Settings, sockets: list[socket.socket], heartbeat_s: float) -> None:
+    stopper = _Stopper()
+    try:
+        async with _services(settings, heartbeat_s) as services:
+            server = _Server(_config(services), services)
+            stopper.server = server
+            await server.serve(sockets)
+    except asyncio.CancelledError:
+        if not stopper.asked:
+            raise
+    except OSError as error:  # two servers may bind the same port; only one gets to listen
+        raise listening.explain(error, settings.host, settings.port) from None
+
+
+@asynccontextmanager
+async def _services(settings: Settings, heartbeat_s: float) -> AsyncGenerator[Services]:
+    """Engine, store and read models, started in this order and closed in the other."""
+    async with engine_url(settings) as url:
+        try:
+            store = await open_store(url, settings)
+        except StoreUnavailable:
+            raise CannotServe("Redis does not answer: check LAYBY_REDIS_URL, and that it runs") from None
+        models = ReadModels(store)
+        services = Services(store, models, settings, live=Live(heartbeat_s))
+        services.metrics.watch(store)
+        models.start()
+        try:
+            yield services
+        finally:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING_S):
+                    await models.close()
+                    await store.close()
+
+
+def _config(services: Services) -> uvicorn.Config:
+    return uvicorn.Config(
+        build(services),
+        http=HttpProtocol,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=IN_FLIGHT_S,
+    )
+
+
+class _Stopper:
+    """Hears the signals, from before the engine starts until everything is closed. The second one changes nothing."""
+
+    def __init__(self) -> None:
+        self.server: uvicorn.Server | None = None
+        self.asked: bool = False
+        self._task: asyncio.Task[None] | None = asyncio.current_task()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._ask)
+
+    def _ask(self) -> None:
+        if self.asked:
+            return
+        self.asked = True
+        if self.server is not None:
+            self.server.should_exit = True
+        elif self._task is not None:
+            self._task.cancel()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, with our signals, our greeting, and an end to connections that never end by themselves."""
+
+    def __init__(self, config: uvicorn.Config, services: Services) -> None:
+        super().__init__(config)
+        self._services: Services = services
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        addresses = " and ".join(map(listening.url, sockets or []))
+        sys.stdout.write(f"Layby listens on {addresses}, an open development server: loopback only, no keys\n")
+        sys.stdout.flush()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._services.stop()
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):  # of clients that do not read
+            connection.transport.abort()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    if sys.platform == "win32":
+        return asyncio.new_event_loop()
+    import uvloop
+
+    return uvloop.new_event_loop()
+
+
+def _allow_many_connections() -> None:
+    """Each tail is a connection: take as many descriptors as the system gives."""
+    if sys.platform != "win32":
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard if soft < hard else soft, hard))
+
+
+def _configure_logging() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # Every failure is told by `api.edge`; uvicorn would repeat it, and scold each stream that was cut.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)

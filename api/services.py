@@ -1,0 +1,31 @@
+"""What the routes of one server work with: handed to each module's `routes`, never looked up."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from api.live import Live
+from api.metrics import Metrics
+from api.principal import Door
+from eventstore.eventstore import EventStore
+from eventstore.settings import Settings
+from projections.read_models import ReadModels
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """One of each. `live` holds what stays open long, and is cut when `stopping` is set."""
+
+    store: EventStore
+    read_models: ReadModels
+    settings: Settings
+    metrics: Metrics = field(default_factory=Metrics)
+    live: Live = field(default_factory=Live)
+    door: Door = field(default_factory=Door)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def stop(self) -> None:
+        """Cut what is open, and let nothing that stays open begin."""
+        self.stopping.set()
+        self.live.cut()

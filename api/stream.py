@@ -1,0 +1,123 @@
+"""Following one session: history, then live, over one iterator, in NDJSON or SSE."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final, cast
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from api import query
+from api.encoders import SSE, Encoder, chosen
+from api.headers import header
+from api.live import STREAM_HEADERS, LiveResponse
+from api.query import Types
+from api.services import Services
+from api.wire import session_id
+from eventstore.domain.errors import InvalidRequest
+from eventstore.domain.events import SESSION_ENDS, line_type
+from eventstore.tail import Chunk
+
+PIECE_BYTES: Final = 64 * 1024
+"""What is sent at once: all that a client which does not read makes us hold, besides the chunk it stands in."""
+END: Final = 0
+"""To the store, the place after the last event."""
+_SEQ = re.compile(r"-?[1-9][0-9]{0,14}", re.ASCII)
+_LAST_ID = re.compile(r"[0-9]{1,15}", re.ASCII)
+_PARKED: Final = b'"data":{"parked":true,'
+UNTIL: Final = ("idle", "parked", "terminal")
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    async def follow(request: Request) -> Response:
+        principal, name = services.door.enter(request, "read"), session_id(request)
+        encoder, last_id = chosen(header(request, "Accept") or ""), last_event_id(request)
+        start = _start(request) if last_id is None else last_id + 1
+        view = _View(encoder, query.types(request), query.word(request, "until", UNTIL))
+        chunks = cast("AsyncGenerator[Chunk]", services.store.follow(principal.tenant, name, start))
+        first = await anext(chunks)
+        if encoder is SSE and last_id is not None and first.end == "terminal" and not first.lines:
+            await chunks.aclose()
+            return Response(status_code=204)  # the one word that stops an EventSource
+        if request.method == "HEAD":
+            await chunks.aclose()
+            return Response(None, 200, STREAM_HEADERS, encoder.media_type)
+        return LiveResponse(_frames(first, chunks, view), encoder, services.live, services.metrics)
+
+    return [Route("/v1/sessions/{session_id}/stream", follow, methods=["GET"])]
+
+
+def last_event_id(request: Request) -> int | None:
+    value = header(request, "Last-Event-ID")
+    if value is not None and not _LAST_ID.fullmatch(value):
+        raise InvalidRequest.header("Last-Event-ID", "must be the seq of the last event that was received")
+    return None if value is None else int(value)
+
+
+def _start(request: Request) -> int:
+    value = query.text(request, "from")
+    if value is None:
+        return 1
+    if value == "now":
+        return END
+    if not _SEQ.fullmatch(value):
+        raise InvalidRequest.parameter("from", "must be a seq, a negative number to count from the end, or now")
+    return int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What of a session is shown, how, and when that is over."""
+
+    encoder: Encoder
+    types: Types
+    until: str | None
+
+    def ends(self, kind: str, line: bytes) -> bool:
+        """Whether the event reaches what the reader waits for."""
+        match self.until:
+            case "terminal":
+                return kind in SESSION_ENDS
+            case "idle" | "parked":
+                return kind == "session.waiting" and (_PARKED in line) == (self.until == "parked")
+            case _:
+                return False
+
+    def pieces(self, chunk: Chunk) -> Iterator[bytes]:
+        """The chunk encoded, in pieces; the last of a stream that is over holds its end."""
+        piece, seq, end = bytearray(), chunk.first, chunk.end
+        for line in chunk.lines:
+            kind = line_type(line)
+            if self.types.wants(kind):
+                piece += self.encoder.event(seq, kind, line)
+            seq += 1
+            if self.ends(kind, line):
+                end = self.until
+                break
+            if len(piece) >= PIECE_BYTES:
+                yield bytes(piece)
+                piece.clear()
+        if end:
+            piece += self.encoder.end(end, seq)
+        if piece:
+            yield bytes(piece)
+
+    def over(self, chunk: Chunk) -> bool:
+        """Whether `pieces` of this chunk held the end."""
+        return bool(chunk.end) or (self.until is not None and any(self.ends(line_type(x), x) for x in chunk.lines))
+
+
+async def _frames(first: Chunk, chunks: AsyncGenerator[Chunk], view: _View) -> AsyncGenerator[bytes]:
+    async with aclosing(chunks):
+        chunk = first
+        while True:
+            for piece in view.pieces(chunk):
+                yield piece
+            if view.over(chunk):
+                return
+            chunk = await anext(chunks)

@@ -1,0 +1,114 @@
+"""Bodies in and answers out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from api.headers import idempotency_key, retry_of
+from api.principal import Principal
+from api.services import Services
+from eventstore.batch import Answer, Retry
+from eventstore.domain import jsontext
+from eventstore.domain.errors import InvalidRequest, SessionNotFound, TooLarge
+from eventstore.domain.fields import SESSION_ID, field_errors
+from eventstore.domain.jsontext import BadJson
+
+BODY_MAX: Final = 1024 * 1024
+JSON_TYPE: Final = "application/json"
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A POST: who sent it, its body, and the idempotency key it came with."""
+
+    principal: Principal
+    body: bytes
+    retry: Retry | None
+
+
+async def receive_post(services: Services, request: Request, scope: str, limit: int = BODY_MAX) -> Posted:
+    """Let the request in and read its body. Raises `LaybyError`."""
+    principal = services.door.enter(request, scope)
+    idempotency_key(request)  # a garbled one is refused before anything is read
+    body = await read_body(request, limit)
+    return Posted(principal, body, retry_of(request, principal, body))
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The whole body, never holding more than the limit. Raises `TooLarge`."""
+    declared = next((value for name, value in request.scope["headers"] if name == b"content-length"), b"0")
+    if int(declared) > limit:
+        raise _too_large(limit)
+    body = bytearray()
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise _too_large(limit)
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"the body is larger than {limit} bytes, the most that this route takes")
+
+
+def parse_json(body: bytes) -> Any:
+    """Raises `InvalidRequest`."""
+    if not body:
+        raise InvalidRequest.unreadable("the request needs a JSON body")
+    try:
+        return jsontext.loads(body)
+    except BadJson as error:
+        raise bad_json(error) from None
+
+
+def bad_json(error: BadJson, before: str = "") -> InvalidRequest:
+    pointer = before + error.pointer
+    return InvalidRequest.body(pointer, str(error)) if pointer else InvalidRequest.unreadable(str(error))
+
+
+def parse_model(model: type[_Model], body: bytes) -> _Model:
+    """The body as this model has it. Raises `InvalidRequest`, which points at all that is wrong."""
+    value = parse_json(body)
+    if not isinstance(value, dict):
+        raise InvalidRequest.unreadable("the body must be a JSON object")
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise InvalidRequest.of(field_errors(error)) from None
+
+
+def session_id(request: Request) -> str:
+    """The session that the path names. Raises `SessionNotFound` for what can be no session's id."""
+    name: str = request.path_params["session_id"]
+    if not SESSION_ID.fullmatch(name):
+        raise SessionNotFound("there is no session of this id")
+    return name
+
+
+def interrupt_id(request: Request) -> str:
+    return request.path_params["interrupt_id"]
+
+
+def json_answer(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(body, status, headers, JSON_TYPE)
+
+
+def encode(value: Any) -> bytes:
+    return jsontext.dumps(value).encode()
+
+
+def answered(answer: Answer, status: int = 200, headers: Mapping[str, str] | None = None, **more: Any) -> Response:
+    """What a command came to; a repeated answer says that it is one."""
+    replayed = {"Idempotency-Replayed": "true"} if answer.replayed else {}
+    return json_answer(encode({**answer.result, **more}), status, {**(headers or {}), **replayed})

@@ -1,0 +1,166 @@
+"""What is read of a body, and how a wrong one is told."""
+
+from __future__ import annotations
+
+import json
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def sid(api):
+    return api.create()
+
+
+def test_a_declared_length_beyond_the_limit_is_refused_before_it_is_sent(server):
+    address = urlsplit(server.url)
+    with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+        connection.sendall(b"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize(("path", "limit"), [("/v1/sessions", MIB), ("/v1/sessions/{}/events", 4 * MIB)])
+def test_a_body_of_unknown_length_is_refused_where_it_passes_the_limit(api, sid, problem, path, limit):
+    sent = 0
+
+    def body():
+        nonlocal sent
+        while sent < 40 * limit:
+            sent += 65_536
+            yield b" " * 65_536
+
+    try:
+        answer = api.post(path.format(sid), content=body())
+    except OSError:  # the answer may overtake the body
+        return
+    problem(answer, 413, "too-large")
+
+
+def test_a_batch_of_the_largest_size_is_taken(api, sid):
+    event = {"type": "a.b", "data": {"x": "y" * 200_000}}
+    assert api.publish(sid, *[event] * 20).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        ([{"type": "a.b", "data": {"x": "y" * 262_144}}], 0),
+        ([{"type": "a.b"}, {"type": "a.b", "data": {"x": "y" * 262_144}}], 1),
+    ],
+)
+def test_an_event_beyond_its_size_is_named(api, sid, problem, events, told):
+    assert problem(api.publish(sid, *events), 413, "too-large")["index"] == told
+    assert api.types(sid) == ["session.started"]
+
+
+def test_an_event_of_exactly_its_size_is_taken(api, sid):
+    event = {"type": "a.b", "data": {"x": ""}}
+    event["data"]["x"] = "y" * (262_144 - len(json.dumps(event, separators=(",", ":"))))
+    assert api.publish(sid, event).status_code == 201
+    event["data"]["x"] += "y"
+    assert api.publish(sid, event).status_code == 413
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{", b"nonsense", b'"x"', b"null", b"\xff", b'{"a":NaN}', b"\xef\xbb\xbf{}"]
+)
+@pytest.mark.parametrize("path", ["/v1/sessions", "/v1/sessions/{}/messages", "/v1/sessions/{}/calls/x/claim"])
+def test_no_json_object_has_nothing_to_point_into(api, sid, problem, path, body):
+    assert problem(api.post(path.format(sid), content=body), 422, "invalid-request")["errors"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "pointers"),
+    [
+        ({"type": 7}, ["/type"]),
+        ({}, ["/type"]),
+        ({"type": "a.b", "data": [], "x/y": 1}, ["/data", "/x~1y"]),
+        (
+            [{"type": "a.b"}, {"type": "A.b"}, 3, {"type": "a.b", "occurred_at": "soon"}],
+            ["/1/type", "/2", "/3/occurred_at"],
+        ),
+        ([{"type": "a.b", "occurred_at": 5}], ["/0/occurred_at"]),
+        ([{"type": "a." + "b" * 99}], ["/0/type"]),
+        ([], [""]),
+        ([1] * 50, [f"/{n}" for n in range(20)]),
+    ],
+)
+def test_every_wrong_event_is_pointed_at(api, sid, problem, body, pointers):
+    answer = problem(api.post(f"/v1/sessions/{sid}/events", json=body), 422, "invalid-request")
+    assert [error["pointer"] for error in answer["errors"]] == pointers
+    assert all(error["message"] for error in answer["errors"])
+
+
+@pytest.mark.parametrize(
+    ("body", "pointers"),
+    [
+        (b'{"type":"a.b"}\n\n{"type":"a.b","data":1}\n', ["/1/data"]),
+        (b'{"type":"a.b"}\n{"type"', ["/1"]),
+        (b'[{"type":"a.b"}]', ["/0"]),
+        (b"\n \n", [""]),
+        (b'{"type":"a.b","data":{"x":["\\ud800"]}}', ["/0/data/x/0"]),
+    ],
+)
+def test_lines_are_counted_as_an_array_is(api, sid, problem, body, pointers):
+    headers = {"Content-Type": "application/x-ndjson; charset=utf-8"}
+    answer = problem(api.post(f"/v1/sessions/{sid}/events", content=body, headers=headers), 422, "invalid-request")
+    assert [error["pointer"] for error in answer["errors"]] == pointers
+
+
+def test_anything_but_ndjson_is_read_as_json(api, sid):
+    for kind in ("text/plain", "application/json; charset=utf-8", "application/x-www-form-urlencoded"):
+        answer = api.post(f"/v1/sessions/{sid}/events", content=b'{"type":"a.b"}', headers={"Content-Type": kind})
+        assert answer.status_code == 201
+
+
+def test_a_lone_surrogate_is_pointed_at(api, problem):
+    answer = problem(api.post("/v1/sessions", content=b'{"metadata":{"a":["\\ud800"]}}'), 422, "invalid-request")
+    assert [error["pointer"] for error in answer["errors"]] == ["/metadata/a/0"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "pointers"),
+    [
+        ("", {"session_id": "a b"}, ["/session_id"]),
+        ("", {"steps": "both", "metadata": []}, ["/steps", "/metadata"]),
+        ("/{}/messages", {}, ["/continuation_token", "/message"]),
+        ("/{}/messages", {"continuation_token": "x", "message": None}, ["/message"]),
+        ("/{}/calls/x/claim", {"owner": ""}, ["/owner"]),
+        ("/{}/calls/x/claim", {"owner": "w", "lease_ms": 99}, ["/lease_ms"]),
+        ("/{}/calls/x/claim", {"owner": "w", "lease_ms": 100.0}, ["/lease_ms"]),
+        ("/{}/calls/x/release", {"attempt": True}, ["/attempt"]),
+        ("/{}/calls/x/result", {}, ["/result"]),
+        ("/{}/calls/x/settle", {"outcome": "maybe", "note": "n"}, ["/outcome"]),
+        ("/{}/calls/x/settle", {"outcome": "executed"}, ["/note"]),
+        ("/{}/authorizations/x/complete", {"success": "yes"}, ["/success"]),
+        ("/{}/calls/x/decision", {"action": "reject", "edited_args": {}}, ["/edited_args"]),
+        ("/{}/calls/x/decision", {"action": "respond"}, ["/response"]),
+        ("/{}/calls/x/decision", {"action": "approve", "response": None}, ["/response"]),
+        ("/{}/calls/x/decision", {"action": "approve", "by": "me"}, ["/by"]),
+    ],
+)
+def test_a_wrong_body_is_told_before_anything_is_looked_up(api, problem, path, body, pointers):
+    answer = problem(api.post(f"/v1/sessions{path}".format("ses_nobody"), json=body), 422, "invalid-request")
+    assert [error["pointer"] for error in answer["errors"]] == pointers
+
+
+def test_null_means_absent(api, problem):
+    sid = api.create(agent=None, steps=None, metadata=None, message=None)
+    iid = api.ask(sid)
+    assert api.decide(sid, iid, note=None, edited_args=None, run_id=None).status_code == 200
+    claimed = api.post(f"/v1/sessions/{sid}/calls/{iid}/claim", json={"owner": "w", "lease_ms": None})
+    assert claimed.status_code == 200
+    recorded = api.post(f"/v1/sessions/{sid}/calls/{iid}/result", json={"attempt": 1, "result": None, "is_error": None})
+    assert recorded.status_code == 200 and recorded.json()["call"]["result"] is None
+
+
+def test_big_numbers_come_back_whole(api):
+    sid = api.create()
+    body = b'{"type":"a.b","data":{"n":' + b"1" + b"0" * 4999 + b"7}}"
+    assert api.post(f"/v1/sessions/{sid}/events", content=body).status_code == 201
+    text = api.get(f"/v1/sessions/{sid}/events", params={"from": 2}).text
+    assert "1" + "0" * 4999 + "7" in text

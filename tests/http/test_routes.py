@@ -1,0 +1,164 @@
+"""Which paths and methods there are, and what every answer has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+from api.edge import Edge
+from api.metrics import Metrics
+from api.routing import Router
+from eventstore.domain.errors import StoreUnavailable
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/v1",
+        "/v1/",
+        "/v2/sessions",
+        "/v1/sessions/",
+        "/v1//sessions",
+        "/v1/sessions/x/y",
+        "/v1/sessions/x/",
+        "/healthz/",
+        "/v1/sessions/a%2Fb",
+        "/v1/sessions/x/calls/a%2Fclaim",
+        "/v1/sessions/x/calls//claim",
+        "/docs",
+    ],
+)
+def test_an_unknown_path_is_no_route(api, problem, path):
+    for method in ("GET", "POST"):
+        request = httpx.Request(method, httpx.URL(str(api.base_url)).copy_with(raw_path=path.encode()))
+        assert problem(api.send(request), 404, "not-found")["instance"] == path
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("PUT", "/v1/sessions/x", "DELETE, GET, HEAD"),
+        ("DELETE", "/v1/sessions", "GET, HEAD, POST"),
+        ("GET", "/v1/sessions/x/calls/y/claim", "POST"),
+        ("POST", "/v1/sessions/x/stream", "GET, HEAD"),
+        ("OPTIONS", "/healthz", "GET, HEAD"),
+    ],
+)
+def test_a_route_tells_its_methods(api, problem, method, path, allow):
+    answer = api.request(method, path)
+    problem(answer, 405, "method-not-allowed")
+    assert answer.headers["allow"] == allow
+
+
+def test_every_documented_route_is_served_and_no_other_method(api):
+    for path, item in api.get("/openapi.json").json()["paths"].items():
+        allow = api.options(re.sub(r"\{\w+\}", "x", path)).headers.get("allow", "no such route")
+        documented = {method.upper() for method in item}
+        assert allow == ", ".join(sorted(documented | ({"HEAD"} if "GET" in documented else set()))), path
+
+
+def test_names_are_decoded_once(api):
+    sid = api.create(session_id="a:b.c_d-e")
+    for iid in ("100% sure?", "a%2Fb", "日本", "x y"):
+        api.ask(sid, iid)
+        quoted = "".join(f"%{byte:02X}" for byte in iid.encode())
+        assert api.get(f"/v1/sessions/a%3Ab.c_d-e/calls/{quoted}").json()["interrupt_id"] == iid
+
+
+def test_head_is_get_without_a_body(api):
+    sid = api.create()
+    for path in (
+        f"/v1/sessions/{sid}",
+        f"/v1/sessions/{sid}/events",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/openapi.json",
+    ):
+        head, get = api.head(path), api.get(path)
+        assert (head.status_code, head.content) == (200, b""), path
+        assert head.headers["content-type"] == get.headers["content-type"]
+    assert api.head("/v1/sessions/nobody").status_code == 404
+
+
+def test_every_answer_has_an_id_of_its_own(api):
+    sid = api.create()
+    answers = [
+        api.get(f"/v1/sessions/{sid}"),
+        api.get("/nowhere"),
+        api.put("/healthz"),
+        api.post("/v1/sessions", content=b"{"),
+        api.delete(f"/v1/sessions/{sid}"),
+        api.get(f"/v1/sessions/{sid}/stream"),
+    ]
+    ids = [answer.headers["layby-request-id"] for answer in answers]
+    assert len(set(ids)) == len(ids) and all(ids)
+
+
+def test_the_service_describes_itself(api):
+    assert api.get("/healthz").json() == {"status": "ok"}
+    assert api.get("/readyz").json()["status"] == "ready"
+    assert api.get("/openapi.json").json()["openapi"].startswith("3.1")
+    metrics = api.get("/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain")
+    assert re.search(r'layby_requests_total{method="GET",route="/healthz",status="200"} \d', metrics.text)
+
+
+@pytest.mark.parametrize("request_line", [b"nonsense", b"GET / HTTP/9", b"GET /v1/sessions/\xff HTTP/1.1"])
+def test_what_is_no_http_is_refused_like_everything_else(server, request_line):
+    address = urlsplit(server.url)
+    with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+        connection.sendall(request_line + b"\r\nHost: x\r\n\r\n")
+        answer = b"".join(iter(lambda: connection.recv(65_536), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ") and b"layby-request-id: " in head
+    assert json.loads(body)["type"].endswith("/invalid-request") and json.loads(body)["status"] == 400
+
+
+def client_of(*routes, **options):
+    app = Edge(Router(routes), Metrics())
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", **options)
+
+
+async def _fail(_: Request) -> Response:
+    raise RuntimeError("secret of the house")
+
+
+async def _away(_: Request) -> Response:
+    raise StoreUnavailable("later")
+
+
+def run(work):
+    return asyncio.run(work)
+
+
+def test_a_fault_of_ours_tells_nothing_and_is_logged(caplog, problem):
+    answer = run(client_of(Route("/boom/{x}", _fail)).get("/boom/1"))
+    body = problem(answer, 500, "internal-error")
+    assert "secret" not in json.dumps(body) and "RuntimeError" not in answer.text
+    (record,) = caplog.records
+    assert answer.headers["layby-request-id"] in record.getMessage() and record.exc_info
+
+
+def test_a_store_that_is_away_is_told_with_a_time_to_come_back(problem):
+    answer = run(client_of(Route("/x", _away)).get("/x"))
+    problem(answer, 503, "store-unavailable")
+    assert answer.headers["retry-after"] == "1"
+
+
+def test_routes_may_be_mounted():
+    async def show(request: Request) -> Response:
+        return Response(f"{request.path_params['id']} {request.scope['route']}")
+
+    mounted = Mount("/zhin/v1", routes=[Route("/session/{id}", show)])
+    assert run(client_of(mounted).get("/zhin/v1/session/a%20b")).text == "a b /zhin/v1/session/{id}"
