@@ -61,9 +61,9 @@ class DecideBody(_Body):
 
     def command(self, interrupt_id: str) -> DecideCall:
         """Raises `InvalidRequest` for fields that do not go together: that is judged before anything is looked up."""
-        given = {name: getattr(self, name) for name in self.model_fields_set if getattr(self, name) is not None}
         response = self.response if "response" in self.model_fields_set else ABSENT
-        command = DecideCall(interrupt_id, **{**given, "response": response})
+        where = (self.run_id, self.thread_id, self.args_digest)
+        command = DecideCall(interrupt_id, self.action, self.note, self.edited_args, response, *where)
         check_shape(command)
         return command
 

@@ -26,7 +26,7 @@ REFUSALS_KEPT = 10
 
 def decide_call(draft: Draft, command: DecideCall, by: Actor) -> None:
     """Approve, reject or answer."""
-    _check_shape(command)
+    check_shape(command)
     call = draft.call(command.interrupt_id)
     if call.kind == "authorization":
         raise CallNotFound(
@@ -74,7 +74,8 @@ def _response(command: DecideCall) -> Any:
     return None if command.response is ABSENT else command.response
 
 
-def _check_shape(command: DecideCall) -> None:
+def check_shape(command: DecideCall) -> None:
+    """Fields that do not go together, whatever the call. Raises `InvalidRequest`."""
     if command.action not in ACTIONS:
         raise InvalidRequest.body("/action", f"must be one of {', '.join(ACTIONS)}")
     if command.edited_args is not None and command.action != "approve":
