@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -18,9 +18,6 @@ class Trouble(click.ClickException):
     """Something that only the operator can mend: one line on stderr, exit code 2."""
 
     exit_code = 2
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"layby: {self.format_message()}", file=file, err=True)
 
 
 @contextmanager

@@ -6,7 +6,10 @@ from importlib import import_module
 import click
 
 COMMANDS = {
+    "demo": "cli.demo:demo",
+    "rebuild": "cli.rebuild:rebuild",
     "serve": "cli.serve:serve",
+    "verify": "cli.verify:verify",
 }
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
@@ -33,12 +36,20 @@ def layby() -> None:
     """The durable session log and decision point for AI agents, on Redis Streams."""
 
 
+def _told(error: click.ClickException) -> str:
+    """One line that says what is wrong and, where help would tell more, how to get it."""
+    message = error.format_message()
+    if isinstance(error, click.UsageError) and error.ctx:
+        message = f"{message.rstrip('.')}; see {error.ctx.command_path} --help"
+    return message
+
+
 def main() -> None:
     """Run one command and exit: 0 done, 2 wrongly called or cannot run, 130 interrupted."""
     try:
         code: object = layby.main(prog_name="layby", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        click.echo(f"layby: {_told(error)}", err=True)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         code = INTERRUPTED

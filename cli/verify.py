@@ -1,0 +1,137 @@
+"""`layby verify`: show that nobody has changed what was recorded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.common import Trouble, operator_errors, settings_from, store_options
+
+if TYPE_CHECKING:
+    from eventstore.settings import Settings
+    from eventstore.verify import Verdict, Verifier
+
+BROKEN = 1
+
+
+@click.command()
+@click.argument("session", required=False)
+@click.option("--tenant", default="default", show_default=True, help="Whose sessions.")
+@store_options
+@click.pass_context
+def verify(ctx: click.Context, session: str | None, tenant: str, **options: str | None) -> None:
+    """Recompute the hash chain of SESSION, or of every session, from its events alone.
+
+    Ends with 0 if all are intact, 1 if one is broken, 2 if it could not be found out. Servers may run meanwhile.
+    """
+    import asyncio
+
+    tally = Tally()
+    with operator_errors():
+        asyncio.run(_verify(settings_from(**options), tenant, session, tally))
+    click.echo(str(tally))
+    ctx.exit(BROKEN if tally.broken else 0)
+
+
+@dataclass
+class Tally:
+    """What was looked at so far. Tells of each broken session at once."""
+
+    sessions: int = 0
+    events: int = 0
+    broken: int = 0
+
+    def add(self, verdict: Verdict) -> None:
+        self.sessions += 1
+        self.events += verdict.events
+        if verdict.broken:
+            self.broken += 1
+            _tell(f"{verdict.session_id} is broken at seq {verdict.broken.seq}: {verdict.broken.why}")
+
+    def __str__(self) -> str:
+        result = f"{_many(self.broken, 'session')} broken" if self.broken else "intact"
+        return f"{_many(self.sessions, 'session')}, {_many(self.events, 'event')}: {result}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+async def _verify(settings: Settings, tenant: str, session: str | None, tally: Tally) -> None:
+    from redis.exceptions import RedisError
+
+    from eventstore.domain.errors import LaybyError
+
+    try:
+        async with _verifier(settings) as verifier:
+            if session is not None:
+                tally.add(_found(await verifier.one(tenant, session)))
+            else:
+                await _verify_all(verifier, tenant, tally)
+    except LaybyError:
+        raise Trouble("Redis does not answer: check --redis-url, and that it runs") from None
+    except RedisError as error:
+        raise Trouble(f"Redis refuses to be read: {error}") from None
+
+
+async def _verify_all(verifier: Verifier, tenant: str, tally: Tally) -> None:
+    with _progress(await verifier.count(tenant)) as step:
+        async for verdict in verifier.all(tenant):
+            step(1)
+            if verdict.state != "deleted":  # while we looked
+                tally.add(verdict)
+
+
+def _tell(line: str) -> None:
+    """A line on stdout, past a progress bar that may stand on the terminal."""
+    from tqdm import tqdm
+
+    with tqdm.external_write_mode():
+        click.echo(line)
+
+
+def _found(verdict: Verdict) -> Verdict:
+    if verdict.state == "absent":
+        raise Trouble(f"there is no session {verdict.session_id}")
+    if verdict.state == "deleted":
+        raise Trouble(f"session {verdict.session_id} was deleted; there is nothing left to verify")
+    return verdict
+
+
+@asynccontextmanager
+async def _verifier(settings: Settings) -> AsyncGenerator[Verifier]:
+    """For the store of a running server, or of none. Nothing is written, so that any store is left as it is."""
+    from eventstore.connection import Connection
+    from eventstore.embedded import engine_url
+    from eventstore.keys import STORE, Keys
+    from eventstore.verify import Verifier
+
+    async with engine_url(settings, share=True) as url:
+        try:
+            connection = Connection(url)
+        except ValueError:
+            raise Trouble(f"{url.partition('://')[0]}:// is not supported yet: name one Redis, as redis://…") from None
+        try:
+            partitions = await connection.command("HGET", STORE, "partitions")
+            if partitions is None:
+                raise Trouble("there is no Layby data in this store: check --data-dir or --redis-url")
+            yield Verifier(connection, Keys(int(partitions)))
+        finally:
+            await connection.close()
+
+
+@contextmanager
+def _progress(total: int) -> Generator[Callable[[int], object]]:
+    """A bar where somebody watches."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=total, unit=" sessions", leave=False) as bar:
+        yield bar.update

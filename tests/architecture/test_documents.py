@@ -1,0 +1,149 @@
+"""What the documents say of the code is so."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_core import PydanticUndefined
+
+from cli.main import COMMANDS
+from cli.serve import serve
+from eventstore.settings import Settings
+from tests.architecture.tree import (
+    PACKAGES,
+    ROOT,
+    documents,
+    files,
+    first_cells,
+    modules,
+    scripts,
+    section,
+    text,
+    tree,
+)
+
+ARCHITECTURE = text(Path("ARCHITECTURE.md"))
+OPERATIONS = text(Path("docs/operations.md"))
+DECISIONS = Path("docs/decisions")
+PROMISED = {"keys"}
+"""Commands that pages name before they are there."""
+METRIC_KINDS = {"Counter": "_total", "Gauge": "", "Histogram": ""}
+
+
+def code(page: Path) -> list[str]:
+    """What a page shows as code: in its shell blocks, and between backticks."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text(page), re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^```.*?^```$", "", text(page), flags=re.MULTILINE | re.DOTALL)
+    return [*(block for kind, block in blocks if kind == "sh"), *re.findall(r"`[^`\n]+`", prose)]
+
+
+def folders() -> list[Path]:
+    """Every folder that holds a module or a script of the four packages."""
+    return sorted({path.parent for path in (*modules(), *scripts()) if path.parts[0] in PACKAGES})
+
+
+@pytest.mark.parametrize("folder", [pytest.param(folder, id=str(folder)) for folder in folders()])
+def test_the_map_names_every_module_of_a_folder_and_no_other(folder: Path) -> None:
+    named = set(first_cells(section(ARCHITECTURE, f"### `{folder}/`")))
+    there = {path.name for path in (*modules(), *scripts()) if path.parent == folder}
+    assert (there - named, named - there) == (set(), set()), "missing on the map, and gone from the tree"
+
+
+def test_the_map_has_no_folder_that_is_gone() -> None:
+    assert set(re.findall(r"^### `([^`]+)/`$", ARCHITECTURE, re.MULTILINE)) == set(map(str, folders()))
+
+
+def test_the_map_names_everything_at_the_top() -> None:
+    there = {path.parts[0] + ("/" if len(path.parts) > 1 else "") for path in files()}
+    named = set(first_cells(section(ARCHITECTURE, "### At the top")))
+    assert named == {name for name in there if not name.startswith(".") or name == ".ci/"}
+
+
+def test_the_map_names_every_folder_of_tests() -> None:
+    there = {path.parts[1] + "/" for path in files() if path.parts[0] == "tests" and len(path.parts) > 2}
+    assert set(first_cells(section(ARCHITECTURE, "## Tests"))) == there
+
+
+def settings_rows() -> dict[str, tuple[str, str, str]]:
+    """The table of settings: variable to option, default, what is allowed."""
+    rows = re.findall(r"^\| `(LAYBY_\w+)` \| (.*?) \| (.*?) \| (.*?) \|$", OPERATIONS, re.MULTILINE)
+    return {name: (option.strip("`"), default.strip("`"), allowed) for name, option, default, allowed in rows}
+
+
+def default_of(name: str) -> Any:
+    field = Settings.model_fields[name]
+    if field.default is not PydanticUndefined:
+        return field.default
+    return getattr(Settings.model_construct(), name)
+
+
+def test_the_settings_are_those_of_the_code() -> None:
+    options = {parameter.name: parameter.opts[0] for parameter in serve.params}
+    expected = {
+        f"LAYBY_{name.upper()}": (
+            options.get(name, "none"),
+            "none" if default_of(name) is None else str(default_of(name)),
+            field.description,
+        )
+        for name, field in Settings.model_fields.items()
+    }
+    assert settings_rows() == expected
+
+
+def metrics() -> set[str]:
+    """The names under which the code exports metrics."""
+    calls = [node for path in modules() for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+    found = set[str]()
+    for call in calls:
+        kind, arguments = getattr(call.func, "id", ""), call.args
+        if kind in METRIC_KINDS and arguments and isinstance(arguments[0], ast.Constant):
+            found.add(f"{arguments[0].value}{METRIC_KINDS[kind]}")
+    return found
+
+
+def test_the_metrics_are_those_of_the_code() -> None:
+    assert set(first_cells(section(OPERATIONS, "## Metrics"))) == metrics()
+
+
+@pytest.mark.parametrize("line", first_cells(section(OPERATIONS, "## What the log says")))
+def test_a_log_line_that_is_explained_can_be_logged(line: str) -> None:
+    source = re.sub(r'"\s*\+?\s*"', "", "\n".join(map(text, modules())))
+    pattern = r"[^\n]*?".join(re.escape(part) for part in line.split("…"))
+    assert re.search(r'"' + pattern.rstrip(), source), f"nothing logs {line!r}"
+
+
+def test_the_index_of_decisions_is_the_folder() -> None:
+    index = text(DECISIONS / "README.md")
+    listed = re.findall(r"^\| \[(\d+)\. (.+?)\]\((.+?)\)", index, re.MULTILINE)
+    there = {path.name for path in files() if path.parent == DECISIONS} - {"README.md"}
+    assert {name for _, _, name in listed} == there
+    for number, title, name in listed:
+        assert name.startswith(f"{int(number):04d}-")
+        assert text(DECISIONS / name).startswith(f"# {number}. {title}\n")
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=str(page)) for page in documents()])
+def test_links_lead_to_files_that_are_there(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text(page))
+    assert [name for name in targets if not (ROOT / page.parent / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=str(page)) for page in documents()])
+def test_commands_that_a_page_names_exist(page: Path) -> None:
+    named = set(re.findall(r"(?:^|[`/ ])layby ([a-z]+)\b", "\n".join(code(page)), re.MULTILINE))
+    assert named - COMMANDS.keys() - PROMISED == set()
+
+
+def test_what_is_there_is_promised_no_longer() -> None:
+    assert PROMISED & COMMANDS.keys() == set(), "take it out of PROMISED"
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=str(page)) for page in documents()])
+def test_make_targets_that_a_page_names_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", text(Path("Makefile")), re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)make ([a-z]+)\b", text(page), re.MULTILINE))
+    assert named - targets == set()
