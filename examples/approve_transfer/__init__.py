@@ -1,0 +1,1 @@
+"""An agent whose transfers need an approval, recorded in Layby so that any process can carry it on."""
