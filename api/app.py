@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp
 
-from api import calls, events, publish, service, sessions, stream
+from api import calls, events, feed, publish, service, sessions, stream, zhin
 from api.edge import Edge
 from api.routing import Router
 from api.services import Services
 
-RESOURCES = (publish, stream, events, calls, sessions, service)
+RESOURCES = (publish, stream, events, calls, sessions, feed, zhin, service)
 
 
 def build(services: Services) -> ASGIApp:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from eventstore.eventstore import EventStore
 from eventstore.keys import SessionKeys
@@ -17,6 +17,7 @@ class Metrics:
     """The counters of one server."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # a gauge beside each counter, of when it was made: noise
         self.registry: CollectorRegistry = CollectorRegistry()
         own, where = self.registry, ["method", "route"]
         self._requests: Counter = Counter(

@@ -1,11 +1,11 @@
 """The data directory: who holds it, and where its engine listens.
 
-    server.lock      held by the Layby process that owns the directory; its pid inside
-    engine.lock      held by the engine itself, through a descriptor it inherits; its pid inside
-    engine.address   the path of the engine's socket, while it runs
-    engine.sock      that socket, where the path is short enough
-    engine.log       what the engine says
-    appendonlydir/   the data
+server.lock      held by the Layby process that owns the directory; its pid inside
+engine.lock      held by the engine itself, through a descriptor it inherits; its pid inside
+engine.address   the path of the engine's socket, while it runs
+engine.sock      that socket, where the path is short enough
+engine.log       what the engine says
+appendonlydir/   the data
 """
 
 import fcntl

@@ -132,9 +132,7 @@ async def _leftover_gone(directory: DataDirectory) -> None:
     while not directory.engine_lock.acquire():
         if clock() > end:
             pid = directory.engine_lock.holder()
-            raise EngineError(
-                f"an engine left by an earlier server still runs on {directory.path}: end process {pid}"
-            )
+            raise EngineError(f"an engine left by an earlier server still runs on {directory.path}: end process {pid}")
         await asyncio.sleep(0.02)
 
 
@@ -158,9 +156,7 @@ def find_binary() -> Path:
     for folder in (package.submodule_search_locations or []) if package else []:
         for binary in Path(folder, "_binaries").glob("*/valkey-server"):
             return binary
-    raise EngineError(
-        "there is no embedded engine for this platform: name a Redis with --redis-url or LAYBY_REDIS_URL"
-    )
+    raise EngineError("there is no embedded engine for this platform: name a Redis with --redis-url or LAYBY_REDIS_URL")
 
 
 def explain(directory: DataDirectory, begin: int) -> str:

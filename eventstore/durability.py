@@ -1,0 +1,71 @@
+"""What an acknowledgement means: in memory, on disk, or on the disks of replicas too.
+
+An engine with `appendfsync always` has synced before it answers. Any other is asked with WAITAOF (Redis 7.2, Valkey)
+at the end of each pipeline. What a version cannot do is not claimed: the answer says what was reached.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from redis import exceptions as redis_errors
+
+from eventstore.connection import Connection
+from eventstore.fitness import config, info
+from eventstore.scripts import Argument
+from eventstore.settings import Durability
+
+log = logging.getLogger("layby.store")
+WAIT_MS = 1_000
+
+
+class Confirmation:
+    """How a pipeline is confirmed, for one engine and one setting."""
+
+    def __init__(self, wanted: Durability, *, synced: bool, can_wait: bool) -> None:
+        """`synced`: the engine syncs before it answers. `can_wait`: it knows WAITAOF and has an append-only file."""
+        self._wanted: Durability = wanted
+        self._synced: bool = synced
+        waits = can_wait and (wanted.kind == "replicated" or (wanted.kind == "fsync" and not synced))
+        self.command: Sequence[Argument] = ("WAITAOF", 1, wanted.replicas, WAIT_MS) if waits else ()
+
+    @property
+    def usual(self) -> str:
+        """What a commit reaches unless the engine fails to confirm it: all that is known of one made earlier."""
+        if self.command:
+            return self._wanted.kind
+        return "fsync" if self._synced else "memory"
+
+    def reached(self, reply: Any) -> str:
+        """The durability that the reply of `command` proves."""
+        local, replicas = (self._synced, 0)
+        if isinstance(reply, list) and len(reply) == 2:  # pyright: ignore[reportUnknownArgumentType] # [local, replicas]
+            local, replicas = bool(reply[0]) or self._synced, int(reply[1])  # pyright: ignore[reportUnknownArgumentType] # integers
+        if self._wanted.kind == "replicated" and local and replicas >= self._wanted.replicas:
+            return "replicated"
+        return "fsync" if local else "memory"
+
+
+async def confirmation(connection: Connection, wanted: Durability) -> Confirmation:
+    """Find out what the engine can do; tell the operator where that is less than was asked for."""
+    configured = await config(connection, "append*")
+    append_only = configured.get("appendonly", await info(connection, "aof_enabled")) in ("yes", "1")
+    synced = append_only and configured.get("appendfsync") == "always"
+    can_wait = append_only and await _knows_waitaof(connection)
+    if wanted.kind != "memory" and not (synced or can_wait):
+        log.warning(
+            "Redis cannot confirm that writes are on disk (appendonly %s, no appendfsync always, no WAITAOF): every"
+            + " answer will say durability=memory. Mend: redis-cli CONFIG SET appendonly yes appendfsync always",
+            "yes" if append_only else "no",
+        )
+    return Confirmation(wanted, synced=synced, can_wait=can_wait)
+
+
+async def _knows_waitaof(connection: Connection) -> bool:
+    try:
+        await connection.command("WAITAOF", 0, 0, 1)
+    except redis_errors.ResponseError:
+        return False
+    return True

@@ -1,0 +1,124 @@
+"""The event store of one process, put together: what the read side, HTTP and the command line work with."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+from eventstore.batch import Answer, Retry
+from eventstore.clock import EngineClock
+from eventstore.connection import Connection
+from eventstore.dispatcher import Dispatcher
+from eventstore.domain.call import Call
+from eventstore.domain.commands import Actor, Command
+from eventstore.domain.draft import Policy
+from eventstore.durability import confirmation
+from eventstore.fitness import check_engine
+from eventstore.hub import Hub
+from eventstore.keys import STORE, Keys, SessionKeys
+from eventstore.log import Log
+from eventstore.settings import Settings
+from eventstore.store import Head, Page
+from eventstore.subscriber import Subscriber
+from eventstore.sweeper import Sweeper
+from eventstore.tail import Chunk, Tails
+from eventstore.tasks import end
+from eventstore.writer import Writer
+
+log = logging.getLogger("layby.store")
+
+
+class EventStore:
+    """Sessions: execute commands, read, follow. Made by `open_store`; `close` it."""
+
+    def __init__(self, connection: Connection, keys: Keys, dispatcher: Dispatcher, settings: Settings) -> None:
+        policy = Policy(settings.default_expiry_ms, settings.max_expiry_ms)
+        self.connection: Connection = connection
+        self.keys: Keys = keys
+        self.clock: EngineClock = EngineClock()
+        self.hub: Hub = Hub(keys)
+        self.durability: str = dispatcher.durability
+        """What a commit reaches as a rule; each answer tells what its own reached."""
+        self.writer: Writer = Writer(
+            connection,
+            dispatcher,
+            keys,
+            self.clock,
+            policy,
+            feed_keep=settings.feed_keep,
+            max_pending=settings.max_pending,
+        )
+        self.reads: Dispatcher = Dispatcher(connection)
+        self.log: Log = Log(self.reads, self.clock, self.writer)
+        self._tails: Tails = Tails(self.log, self.hub)
+        self._sweeper: Sweeper = Sweeper(connection, keys, self.clock, self.writer)
+        self._tasks: list[asyncio.Task[None]] = []
+        self.writer.on_commit.append(self.hub.committed)
+        self.hub.on_due.append(self._sweeper.note)
+        self.hub.on_resync.append(self._sweeper.rescan)
+
+    def start(self) -> None:
+        """Begin to listen to other processes and to sweep deadlines."""
+        subscriber = Subscriber(self.connection, self.keys, self.hub)
+        self._tasks = [asyncio.create_task(subscriber.run()), asyncio.create_task(self._sweeper.run())]
+
+    async def close(self) -> None:
+        """Finish what was accepted, then let go of everything."""
+        await end(*self._tasks)
+        await self.writer.idle()
+        await self.connection.close()
+
+    async def execute(
+        self, tenant: str, session_id: str, command: Command, by: Actor, retry: Retry | None = None
+    ) -> Answer:
+        """See `Writer.execute`."""
+        return await self.writer.execute(tenant, session_id, command, by, retry)
+
+    async def delete(self, tenant: str, session_id: str) -> None:
+        """See `Writer.delete`."""
+        await self.writer.delete(tenant, session_id)
+
+    async def head(self, tenant: str, session_id: str) -> Head:
+        """See `Log.head`."""
+        return await self.log.head(self.session_keys(tenant, session_id))
+
+    async def call(self, tenant: str, session_id: str, interrupt_id: str) -> Call:
+        """See `Log.call`."""
+        return await self.log.call(self.session_keys(tenant, session_id), interrupt_id)
+
+    async def page(self, tenant: str, session_id: str, start: int, limit: int, *, descending: bool = False) -> Page:
+        """See `Log.page`."""
+        return await self.log.page(self.session_keys(tenant, session_id), start, limit, descending=descending)
+
+    def follow(self, tenant: str, session_id: str, start: int) -> AsyncIterator[Chunk]:
+        """See `Tails.follow`."""
+        return self._tails.follow(self.session_keys(tenant, session_id), start)
+
+    def session_keys(self, tenant: str, session_id: str) -> SessionKeys:
+        return self.keys.session(tenant, session_id)
+
+
+async def open_store(url: str, settings: Settings, *, start: bool = True) -> EventStore:
+    """Connect, check the engine, and (unless `start` is false, for offline commands) begin the background work.
+
+    Raises `UnfitEngine` and `StoreUnavailable`.
+    """
+    connection = Connection(url)
+    try:
+        await check_engine(connection)
+        keys = Keys(await _partitions(connection, settings.partitions))
+        dispatcher = Dispatcher(connection, await confirmation(connection, settings.durability))
+    except BaseException:
+        await connection.close()
+        raise
+    store = EventStore(connection, keys, dispatcher, settings)
+    if start:
+        store.start()
+    return store
+
+
+async def _partitions(connection: Connection, wanted: int) -> int:
+    """How many partitions the store has: written once, when it is first used, and never changed."""
+    await connection.command("HSETNX", STORE, "partitions", wanted)
+    return int(await connection.command("HGET", STORE, "partitions"))

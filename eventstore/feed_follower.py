@@ -1,0 +1,111 @@
+"""One follower of a tenant's feed: where it stands, and what it must look at next.
+
+Partitions with news are looked at in rounds, a stretch of some of them at a time, so memory is bounded however far
+behind the follower is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from eventstore import feed_history
+from eventstore.feed_cursor import Position
+from eventstore.feed_reader import Items, Reader
+
+PARTITIONS_AT_ONCE = 16
+ENTRIES_AT_ONCE = 64
+CHECKED_AT_ONCE = 256
+
+
+class Follower:
+    """Asked for one round after another; `wait` in between."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader: Reader = reader
+        self._news: dict[int, None] = {}
+        self._begun: dict[int, None] = {}  # partitions that wait until their history is told
+        self._wake: asyncio.Event = asyncio.Event()
+
+    @property
+    def position(self) -> Position:
+        return self._reader.position
+
+    def news(self, partition: int) -> None:
+        """Something happened there."""
+        history = self.position.history
+        if partition not in self._begun and not (history and history.partition == partition):
+            self._news[partition] = None
+            self._wake.set()
+
+    async def wait(self) -> None:
+        """Until there is something to look at."""
+        _heed_cancellation()
+        while not (self._news or self._begun or self.position.history):
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def begin(self) -> None:
+        """Find out where there is something to look at. Raises `CursorTooOld`, `Diverged`, `StoreUnavailable`."""
+        numbers = range(self._reader.keys.partitions)
+        for start in range(0, len(numbers), CHECKED_AT_ONCE):
+            some = numbers[start : start + CHECKED_AT_ONCE]
+            for number, scan in zip(some, await self._reader.scan(some, 0), strict=True):
+                if scan.begun:
+                    self._begun[number] = None
+                elif scan.more:
+                    self.news(number)
+
+    async def finish_entry(self) -> Items:
+        """The rest of an entry of which a part was told before."""
+        inside = self.position.inside
+        if inside is None:
+            return
+        scan = (await self._reader.scan([inside.partition], 0, again=True))[0]
+        rest = [(inside.partition, replace(entry, first=inside.seq + 1)) for entry in scan.entries]
+        async for items in self._reader.tell(rest):
+            yield items
+        self.position.inside = None
+
+    async def round(self) -> Items:
+        """A stretch of some partitions with news, then a stretch of a history."""
+        if some := list(self._news)[:PARTITIONS_AT_ONCE]:
+            async for items in self._round(some):
+                yield items
+        if self.position.history is None and self._begun:
+            await self._begin_history()
+        if history := self.position.history:
+            async for items in feed_history.tell(self._reader, history):
+                yield items
+            self.news(history.partition)  # which counts once all of it is told
+
+    async def _round(self, numbers: list[int]) -> Items:
+        for number in numbers:
+            self._news.pop(number, None)  # whatever comes from now on is news again
+        scans = dict(zip(numbers, await self._reader.scan(numbers, ENTRIES_AT_ONCE), strict=True))
+        async for items in self._reader.tell(
+            (number, entry) for number, scan in scans.items() for entry in scan.entries
+        ):
+            yield items
+        for number, scan in scans.items():
+            if scan.begun:
+                self._begun[number] = None
+                continue
+            self.position.move(number, scan.last)
+            if scan.more:
+                self.news(number)
+
+    async def _begin_history(self) -> None:
+        number = next(iter(self._begun))
+        needed = await feed_history.begin(self._reader, number)
+        del self._begun[number]
+        if not needed:
+            self.news(number)
+
+
+def _heed_cancellation() -> None:
+    """Before Python 3.12, a cancellation that arrives just when a command has been sent is lost in `wait_for`, which
+    redis-py uses; whoever then waits without end would never hear of it."""
+    task = asyncio.current_task()
+    if task and task.cancelling():
+        raise asyncio.CancelledError

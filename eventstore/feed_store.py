@@ -1,0 +1,87 @@
+"""What the feed of a partition holds, as the script tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventstore import scripts
+from eventstore.domain.errors import CursorTooOld, Diverged
+from eventstore.feed_cursor import EntryId
+from eventstore.keys import PartitionKeys, escape
+from eventstore.scripts import Argument, ScriptCall
+
+FEED = scripts.load("eventstore", "feed", writes=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One commit of a session, or (without events) its deletion."""
+
+    id: EntryId
+    session_id: str
+    first: int = 0
+    last: int = 0
+    types: str = ""
+
+    @property
+    def deletion(self) -> bool:
+        return not self.first
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The entries of one tenant in a stretch of a feed. `last` is the last entry looked at, anybody's. `begun` means:
+    nothing of the feed was consumed yet, and its first entries are no longer kept; `last` is then the newest."""
+
+    last: EntryId
+    more: bool = False
+    entries: list[Entry] = field(default_factory=list[Entry])
+    begun: bool = False
+
+
+def scan_call(partition: PartitionKeys, after: EntryId, tenant: str, limit: int, *, again: bool = False) -> ScriptCall:
+    """Look at so many entries after this one; with `again` the tenant's entry there is told too."""
+    return ScriptCall(FEED, [partition.feed], [_text(after), tenant, limit, "1" if again else ""])
+
+
+def decode_scan(reply: Sequence[Any]) -> Scan:
+    """Raises `CursorTooOld` and `Diverged`."""
+    match reply[0]:
+        case b"ok":
+            return Scan(entry_id(reply[1]), reply[2] == b"1", [_entry(*entry) for entry in reply[3:]])
+        case b"begun":
+            return Scan(entry_id(reply[1]), begun=True)
+        case b"other":
+            raise Diverged("the store has lost a part of the feed that this cursor has seen; start again without it")
+        case _:
+            raise CursorTooOld("the feed no longer keeps what follows this cursor; start again without it")
+
+
+def newest_command(partition: PartitionKeys) -> Sequence[Argument]:
+    """Asks for the newest entry."""
+    return ("XREVRANGE", partition.feed, "+", "-", "COUNT", 1)
+
+
+def sessions_command(
+    partition: PartitionKeys, tenant: str, start: str, limit: int, *, inclusive: bool
+) -> Sequence[Argument]:
+    """Asks for the tenant's sessions from this id on, in the order of their ids."""
+    prefix = f"{escape(tenant)}/"
+    beyond = escape(tenant) + chr(ord("/") + 1)
+    low = ("[" if inclusive or not start else "(") + prefix + start
+    return ("ZRANGEBYLEX", partition.sessions, low, f"({beyond}", "LIMIT", 0, limit)
+
+
+def entry_id(text: bytes) -> EntryId:
+    ms, _, number = text.partition(b"-")
+    return int(ms), int(number)
+
+
+def _text(entry: EntryId) -> str:
+    return f"{entry[0]}-{entry[1]}"
+
+
+def _entry(found: bytes, session: bytes, first: bytes = b"0", last: bytes = b"0", types: bytes = b"") -> Entry:
+    return Entry(entry_id(found), session.decode(), int(first), int(last), types.decode())

@@ -1,0 +1,148 @@
+"""Who must be woken by a commit. Waking only saves time: whoever is woken reads by offset, so a lost wake-up costs
+latency, bounded by a slow poll, and never an event."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from eventstore.keys import Keys, SessionKeys
+from eventstore.store import Head, Line
+
+RECENT_LINES = 256
+RECENT_BYTES = 256 * 1024
+
+
+class Topic:
+    """What this process knows of a session that somebody follows. `recent` holds the newest lines, without a gap;
+    `version` counts the times when all that is known here came into doubt."""
+
+    def __init__(self) -> None:
+        self.readers: int = 0
+        self.last_seq: int = 0
+        self.ended: bool = False
+        self.version: int = 0
+        self.recent: deque[tuple[int, bytes]] = deque()
+        self._recent_bytes: int = 0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def heard(self, seq: int) -> None:
+        """There are events up to this one."""
+        if seq > self.last_seq:
+            self.last_seq = seq
+            self._wake()
+
+    def doubt(self) -> None:
+        """Let every reader look into the store, whatever is known here."""
+        self.version += 1
+        self._wake()
+
+    def learned(self, last_seq: int, known: int, *, ended: bool) -> None:
+        """What a read of the store found; `known` is what was known when it began. The store may have less than was
+        announced (writes can be lost in a failover): then wait for what it has."""
+        if last_seq > self.last_seq or self.last_seq == known:
+            self.last_seq, self.ended = last_seq, ended
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def remember(self, lines: list[Line]) -> None:
+        """Keep the lines of a commit for those who are about to read them."""
+        if self.recent and lines and self.recent[-1][0] + 1 != lines[0].seq:
+            self.recent.clear()
+            self._recent_bytes = 0
+        for line in lines:
+            self.recent.append((line.seq, line.text))
+            self._recent_bytes += len(line.text)
+        while len(self.recent) > RECENT_LINES or self._recent_bytes > RECENT_BYTES:
+            self._recent_bytes -= len(self.recent.popleft()[1])
+
+    def lines_from(self, seq: int) -> list[bytes]:
+        """The lines from this number on, if they are all here."""
+        if not self.recent or not self.recent[0][0] <= seq <= self.recent[-1][0]:
+            return []
+        return [text for _, text in list(self.recent)[seq - self.recent[0][0] :]]
+
+    async def changed(self, timeout_s: float) -> None:
+        """Wait until somebody wakes the readers, or for so long."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        try:
+            # Not wait_for: on Python 3.11 it loses a cancellation that comes together with the news.
+            async with asyncio.timeout(timeout_s):
+                await future
+        except TimeoutError:
+            pass
+        finally:
+            if future in self._waiting:
+                self._waiting.remove(future)
+
+
+class Hub:
+    """Hands news of commits, this process's and others', to readers, projectors and the sweeper."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys: Keys = keys
+        self._topics: dict[str, Topic] = {}
+        self.on_partition: list[Callable[[int], None]] = []
+        self.on_due: list[Callable[[str, int | None], None]] = []
+        self.on_resync: list[Callable[[], None]] = []
+
+    @contextmanager
+    def watch(self, keys: SessionKeys) -> Generator[Topic]:
+        """Follow a session. Watch first, read then: what is committed in between wakes the reader."""
+        topic = self._topics.setdefault(keys.member, Topic())
+        topic.readers += 1
+        try:
+            yield topic
+        finally:
+            topic.readers -= 1
+            if not topic.readers:
+                self._topics.pop(keys.member, None)
+
+    @property
+    def watched(self) -> int:
+        """How many sessions are followed."""
+        return len(self._topics)
+
+    def committed(self, keys: SessionKeys, head: Head, lines: list[Line]) -> None:
+        """A commit of this process: readers need not ask the store for it."""
+        if topic := self._topics.get(keys.member):
+            topic.remember(lines)
+            topic.ended = topic.ended or head.session.ended
+            if head.deleted:
+                topic.doubt()
+            else:
+                topic.heard(head.session.seq)
+        self._news(keys.partition.number)
+
+    def announced(self, partition: int, member: str, seq: int | None, due: int | None) -> None:
+        """A commit that some process announced; `seq` is None for a deletion."""
+        if topic := self._topics.get(member):
+            if seq is None:
+                topic.doubt()
+            else:
+                topic.heard(seq)
+        self._news(partition)
+        # Of deadlines we hear here alone: the engine announces our own commits too, all in the order they were made.
+        for listener in self.on_due:
+            listener(member, due)
+
+    def resync(self) -> None:
+        """Announcements may have been missed: everyone looks for himself."""
+        for topic in self._topics.values():
+            topic.doubt()
+        for listener in self.on_partition:
+            for number in range(self._keys.partitions):
+                listener(number)
+        for listener in self.on_resync:
+            listener()
+
+    def _news(self, partition: int) -> None:
+        for listener in self.on_partition:
+            listener(partition)

@@ -1,0 +1,81 @@
+"""Reads of the log and of calls. A read that meets something overdue lets it take effect first."""
+
+from __future__ import annotations
+
+from eventstore.clock import EngineClock
+from eventstore.dispatcher import Dispatcher
+from eventstore.domain.call import Call
+from eventstore.domain.commands import ExpireDue
+from eventstore.domain.draft import SYSTEM
+from eventstore.domain.errors import CallNotFound, InvalidSnapshot, SessionDeleted, SessionNotFound
+from eventstore.keys import SessionKeys
+from eventstore.store import Head, Loaded, Page, decode_loaded, decode_page, load_call, read_call
+from eventstore.writer import Writer, lost
+
+PAGE_BYTES = 1024 * 1024
+
+
+class Log:
+    """What is stored of a session, as of now."""
+
+    def __init__(self, reads: Dispatcher, clock: EngineClock, writer: Writer) -> None:
+        self._reads: Dispatcher = reads
+        self._clock: EngineClock = clock
+        self._writer: Writer = writer
+
+    async def page(self, keys: SessionKeys, start: int, limit: int, *, descending: bool = False) -> Page:
+        """Lines from `start` on (0 the end, negative from the end), by count and bytes, never less than one if there
+        is one. Raises `SessionNotFound`, `SessionDeleted`, `StoreUnavailable`."""
+        page = await self.raw_page(keys, start, limit, descending=descending)
+        if page.due is not None and page.due <= page.now:
+            await self.expire(keys)
+            page = await self.raw_page(keys, start, limit, descending=descending)
+        _refuse_absent(page.exists, page.deleted)
+        return page
+
+    async def raw_page(self, keys: SessionKeys, start: int, limit: int, *, descending: bool = False) -> Page:
+        """The same as it stands, whether the session exists or not. Raises `StoreUnavailable`, also for a lost log."""
+        reply = await self._reads.reply(read_call(keys, start, limit, PAGE_BYTES, descending=descending))
+        page = decode_page(reply)
+        self._clock.observe(page.now)
+        if limit and not page.lines and 1 <= page.first <= page.last_seq:
+            raise lost(keys, page.first)
+        return page
+
+    async def head(self, keys: SessionKeys) -> Head:
+        """The write-side state. Raises `SessionNotFound`, `SessionDeleted`, `StoreUnavailable`."""
+        return (await self._load(keys, [])).head
+
+    async def call(self, keys: SessionKeys, interrupt_id: str) -> Call:
+        """One call. Raises `CallNotFound` and `InvalidSnapshot` besides."""
+        call = (await self._load(keys, [interrupt_id])).calls[interrupt_id]
+        if call is None:
+            raise CallNotFound(f"session {keys.session_id} has no call {interrupt_id}")
+        if isinstance(call, InvalidSnapshot):
+            raise call
+        return call
+
+    async def expire(self, keys: SessionKeys) -> None:
+        """Let what is due in this session take effect."""
+        await self._writer.execute(keys.tenant, keys.session_id, ExpireDue(), SYSTEM)
+
+    async def _load(self, keys: SessionKeys, names: list[str]) -> Loaded:
+        loaded = await self._read(keys, names)
+        due = loaded.head.session.next_due
+        if due is not None and due <= loaded.now:
+            await self.expire(keys)
+            loaded = await self._read(keys, names)
+        _refuse_absent(loaded.head.exists, loaded.head.deleted)
+        return loaded
+
+    async def _read(self, keys: SessionKeys, names: list[str]) -> Loaded:
+        loaded = decode_loaded(keys.session_id, await self._reads.reply(load_call(keys, names)), names)
+        self._clock.observe(loaded.now)
+        return loaded
+
+
+def _refuse_absent(exists: bool, deleted: bool) -> None:
+    if deleted:
+        raise SessionDeleted("the session was deleted; its id is not given out again")
+    if not exists:
+        raise SessionNotFound("there is no session of this id")

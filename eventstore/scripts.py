@@ -1,0 +1,54 @@
+"""The Lua scripts: one file each, loaded by name, sent by digest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha1
+from importlib import resources
+
+Argument = str | bytes | int
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One script. `text` runs anywhere; `source` has the line by which a real server checks, before the script
+    starts, that it may write (memory, replica), so that it cannot fail half-way."""
+
+    name: str
+    text: str
+    writes: bool = True
+
+    @property
+    def source(self) -> str:
+        return ("#!lua\n" if self.writes else "#!lua flags=no-writes\n") + self.text
+
+    @property
+    def sha(self) -> str:
+        return _sha(self.source)
+
+    @property
+    def plain_sha(self) -> str:
+        """The digest without that line."""
+        return _sha(self.text)
+
+
+@cache
+def _sha(source: str) -> str:
+    return sha1(source.encode(), usedforsecurity=False).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptCall:
+    """One run of a script. Every key that it touches is in `keys`."""
+
+    script: Script
+    keys: Sequence[str]
+    args: Sequence[Argument]
+
+
+def load(package: str, name: str, *, writes: bool = True) -> Script:
+    """The script `lua/<name>.lua` of a package."""
+    text = (resources.files(package) / "lua" / f"{name}.lua").read_text()
+    return Script(name, text, writes)

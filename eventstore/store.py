@@ -1,0 +1,212 @@
+"""Sessions in Redis: what is read before a decision, and how a commit is put. The script compares and applies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventstore import scripts
+from eventstore.domain import call as calls
+from eventstore.domain import jsontext
+from eventstore.domain import session as sessions
+from eventstore.domain.call import Call
+from eventstore.domain.errors import InvalidSnapshot
+from eventstore.domain.session import Session
+from eventstore.keys import SessionKeys
+from eventstore.scripts import Argument, ScriptCall
+
+COMMIT = scripts.load("eventstore", "commit")
+LOAD = scripts.load("eventstore", "load", writes=False)
+DELETE = scripts.load("eventstore", "delete")
+READ = scripts.load("eventstore", "read", writes=False)
+
+RETRY_KEPT_MS = 24 * 3_600_000
+WRITERS_KEPT = 8
+DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A session as it is stored. `revision` changes with every commit; `writers` holds the newest revision of each of
+    the last processes that wrote, so that a process whose answer got lost can tell whether its commit took place.
+    Of a deleted session only the time of its creation is left."""
+
+    revision: str = ""
+    session: Session = field(default_factory=Session)
+    writers: dict[str, str] = field(default_factory=dict[str, str])
+    created_at: int = 0
+
+    @property
+    def exists(self) -> bool:
+        return self.revision not in ("", DELETED)
+
+    @property
+    def deleted(self) -> bool:
+        return self.revision == DELETED
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a command is judged by, as of `now` (ms, the engine's clock)."""
+
+    now: int
+    head: Head
+    records: dict[str, str]
+    calls: dict[str, Call | InvalidSnapshot | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A stored event: its exact line and its chain hash."""
+
+    seq: int
+    type: str
+    text: bytes
+    hash: str
+
+
+@dataclass(slots=True)
+class Commit:
+    """Everything that one script call changes. Times are in milliseconds."""
+
+    keys: SessionKeys
+    base: Head
+    revision: str
+    process: str
+    session: Session
+    time: int
+    before: int | None
+    lines: list[Line]
+    calls: dict[str, Call]
+    marks: dict[str, int]
+    unmarks: list[str]
+    records: dict[str, str]
+
+    @property
+    def head(self) -> Head:
+        """The head as it stands afterwards."""
+        others = {name: revision for name, revision in self.base.writers.items() if name != self.process}
+        kept = list(others.items())[-(WRITERS_KEPT - 1) :]
+        return Head(self.revision, self.session, {**dict(kept), self.process: self.revision})
+
+    def script_call(self, feed_keep: int) -> ScriptCall:
+        keys, due = self.keys, self.session.next_due
+        partition = keys.partition
+        shared = [keys.head, keys.events, keys.calls, keys.dedup, keys.dedup_age]
+        indexes = [partition.deadlines, partition.feed, partition.sessions, partition.wake]
+        markers = [keys.due(interrupt_id) for interrupt_id in (*self.marks, *self.unmarks)]
+        return ScriptCall(COMMIT, [*shared, *indexes, *markers], [*self._header(due, feed_keep), *self._body()])
+
+    def _header(self, due: int | None, feed_keep: int) -> list[Argument]:
+        first = self.base.session.seq + 1
+        types = " ".join(sorted({line.type for line in self.lines}))
+        return [
+            *(self.base.revision, self.revision, self.time, "" if self.before is None else self.before),
+            *(self.session.status, encode_head(self.head), "" if due is None else due, self.keys.member),
+            *(self.keys.tenant, self.keys.session_id, types, feed_keep, first, len(self.lines)),
+            *(len(self.calls), len(self.records), len(self.marks), RETRY_KEPT_MS),
+        ]
+
+    def _body(self) -> list[Argument]:
+        lines = (part for line in self.lines for part in (line.text, line.hash))
+        records = ((i, jsontext.dumps(calls.to_record(call))) for i, call in self.calls.items())
+        changed = (part for pair in records for part in pair)
+        kept = (part for pair in self.records.items() for part in pair)
+        return [*lines, *changed, *kept, *self.marks.values()]
+
+
+def encode_head(head: Head) -> str:
+    return jsontext.dumps({**sessions.to_record(head.session), "writers": head.writers})
+
+
+def decode_head(session_id: str, reply: Sequence[Any]) -> Head:
+    """The head from its stored fields: revision, seq, time, status, state, due, created."""
+    revision, seq, time, _, state = reply[:5]
+    if revision is None:
+        return Head()
+    if revision == DELETED.encode():
+        return Head(DELETED, created_at=int(reply[6] or 0) if len(reply) > 6 else 0)
+    record = jsontext.read(state)
+    return Head(revision.decode(), sessions.from_record(session_id, int(seq), int(time), record), record["writers"])
+
+
+def load_call(keys: SessionKeys, interrupt_ids: Sequence[str] = (), retry_fields: Sequence[str] = ()) -> ScriptCall:
+    read = [keys.head, keys.calls, keys.dedup, keys.dedup_age]
+    return ScriptCall(LOAD, read, [len(retry_fields), *retry_fields, *interrupt_ids])
+
+
+def decode_loaded(
+    session_id: str, reply: Sequence[Any], interrupt_ids: Sequence[str] = (), retry_fields: Sequence[str] = ()
+) -> Loaded:
+    """The reply to `load_call` with the same names."""
+    now, head, *found = reply
+    kept, records = found[: len(retry_fields)], found[len(retry_fields) :]
+    retries = {name: raw.decode() for name, raw in zip(retry_fields, kept, strict=True) if raw is not None}
+    known = {iid: decode_call(raw) for iid, raw in zip(interrupt_ids, records, strict=True)}
+    return Loaded(int(now), decode_head(session_id, head), retries, known)
+
+
+def decode_call(raw: bytes | None) -> Call | InvalidSnapshot | None:
+    """A stored call; a record that is not sound comes back as the problem that its readers hear."""
+    if raw is None:
+        return None
+    try:
+        return calls.from_record(jsontext.read(raw))
+    except InvalidSnapshot as error:
+        return error
+    except (ValueError, TypeError, KeyError) as error:
+        return InvalidSnapshot(f"the stored record of this call is damaged: {type(error).__name__}")
+
+
+def delete_call(keys: SessionKeys, head: Head, feed_keep: int, token: str) -> ScriptCall:
+    partition = keys.partition
+    shared = [keys.head, keys.events, keys.calls, keys.dedup, keys.dedup_age]
+    indexes = [partition.deadlines, partition.feed, partition.sessions, partition.wake]
+    markers = [keys.due(interrupt_id) for interrupt_id in head.session.waiting]
+    names = [keys.member, keys.tenant, keys.session_id]
+    args = [head.revision, *names, feed_keep, head.session.created_at, token]
+    return ScriptCall(DELETE, [*shared, *indexes, *markers], args)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Stored lines from `first` on (downwards if the read was descending), and the session as of the same moment."""
+
+    now: int
+    revision: str
+    status: str
+    last_seq: int
+    due: int | None
+    first: int
+    lines: list[bytes]
+
+    @property
+    def exists(self) -> bool:
+        return self.revision not in ("", DELETED)
+
+    @property
+    def deleted(self) -> bool:
+        return self.revision == DELETED
+
+    @property
+    def ended(self) -> bool:
+        return self.status in (sessions.COMPLETED, sessions.FAILED)
+
+
+def read_call(keys: SessionKeys, start: int, limit: int, max_bytes: int, *, descending: bool = False) -> ScriptCall:
+    order = "desc" if descending else "asc"
+    return ScriptCall(READ, [keys.head, keys.events], [start, order, limit, max_bytes])
+
+
+def decode_page(reply: Sequence[Any]) -> Page:
+    now, revision, status, seq, due, first, *lines = reply
+    return Page(
+        int(now),
+        (revision or b"").decode(),
+        (status or b"").decode(),
+        int(seq or 0),
+        int(due) if due else None,
+        int(first),
+        lines,
+    )

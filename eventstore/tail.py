@@ -1,0 +1,93 @@
+"""One async iterator for history and live: any offset, no gap, no duplicate.
+
+A tail holds no connection while it waits, and one chunk while it reads; a slow reader is simply asked later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from eventstore.hub import Hub, Topic
+from eventstore.keys import SessionKeys
+from eventstore.log import Log
+from eventstore.store import Page
+
+CHUNK_LINES = 1_000
+POLL_S = 15.0
+"""How long a reader that hears nothing waits before it looks for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive lines, the first of them numbered `first`. `end` says why nothing follows, if that is so:
+    `terminal` or `deleted`."""
+
+    first: int
+    lines: list[bytes]
+    end: str | None = None
+
+    @property
+    def next_from(self) -> int:
+        return self.first + len(self.lines)
+
+
+class Tails:
+    """Follows sessions. Readers of the same session share what they fetch."""
+
+    def __init__(self, log: Log, hub: Hub) -> None:
+        self._log: Log = log
+        self._hub: Hub = hub
+        self._fetching: dict[tuple[str, int, int, int], asyncio.Task[Page]] = {}
+
+    async def follow(self, keys: SessionKeys, start: int) -> AsyncIterator[Chunk]:
+        """Chunks from `start` on (1 is the first event, 0 the end, -3 the third from the end), for ever, until the
+        session has ended and all is read, or it is deleted. The first chunk comes at once and may be empty.
+
+        Raises `SessionNotFound`, `SessionDeleted` and `StoreUnavailable`.
+        """
+        with self._hub.watch(keys) as topic:
+            seen, known = topic.version, topic.last_seq
+            page = await self._log.page(keys, start, CHUNK_LINES)
+            topic.learned(page.last_seq, known, ended=page.ended)
+            chunk = _chunk(page, page.first)
+            while True:
+                yield chunk
+                if chunk.end:
+                    return
+                chunk, seen = await self._next(keys, topic, chunk.next_from, seen)
+
+    async def _next(self, keys: SessionKeys, topic: Topic, seq: int, seen: int) -> tuple[Chunk, int]:
+        """The next chunk that holds something, and the state of the topic that was seen before it was read."""
+        while True:
+            if lines := topic.lines_from(seq):
+                return Chunk(seq, lines), seen
+            if topic.last_seq < seq and topic.version == seen and not topic.ended:
+                await topic.changed(POLL_S * random.uniform(0.8, 1.2))
+                if lines := topic.lines_from(seq):
+                    return Chunk(seq, lines), seen
+            seen, known = topic.version, topic.last_seq
+            page = await self._fetch(keys, topic, seq)
+            topic.learned(page.last_seq, known, ended=page.ended)
+            chunk = _chunk(page, seq)
+            if chunk.lines or chunk.end:
+                return chunk, seen
+
+    async def _fetch(self, keys: SessionKeys, topic: Topic, seq: int) -> Page:
+        """Read from the store; whoever wants the same and has heard the same shares it: an answer may be older than
+        what was heard since it was asked for."""
+        name = (keys.member, seq, topic.version, topic.last_seq)
+        task = self._fetching.get(name)
+        if task is None:
+            task = self._fetching[name] = asyncio.create_task(self._log.raw_page(keys, seq, CHUNK_LINES))
+            task.add_done_callback(lambda _: self._fetching.pop(name, None))
+        return await asyncio.shield(task)
+
+
+def _chunk(page: Page, seq: int) -> Chunk:
+    if page.deleted:
+        return Chunk(seq, [], "deleted")
+    caught_up = seq + len(page.lines) > page.last_seq
+    return Chunk(seq, page.lines, "terminal" if page.ended and caught_up else None)

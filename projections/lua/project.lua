@@ -1,0 +1,28 @@
+-- Apply what a projector made of the feed, together with how far it has come; or nothing.
+--
+-- KEYS  1 generation pointer   2 checkpoint   3… the keys of the models
+-- ARGV  1 "served" or "built": whether the generation must be the one that is served   2 the generation
+--       3 expected checkpoint ("" = none yet)   4 new checkpoint   5 number of views that were folded on
+--       then for each of those: number of its key in KEYS, the seq it was folded on from ("" = none yet)
+--       then for each write: command, number of the key in KEYS, number of arguments, arguments
+--
+-- Replies {"ok"}, or with nothing changed {"moved"}: somebody was here first, and this reading is old; or {"gone"}:
+-- the generation that was being built has been cleared away.
+
+local checkpoint = redis.call('GET', KEYS[2])
+if ARGV[1] == 'built' and not checkpoint then return {'gone'} end
+if ARGV[1] == 'served' and (redis.call('GET', KEYS[1]) or '0') ~= ARGV[2] then return {'moved'} end
+if (checkpoint or '') ~= ARGV[3] then return {'moved'} end
+local views = tonumber(ARGV[5])
+for n = 6, 5 + 2 * views, 2 do
+  if (redis.call('HGET', KEYS[tonumber(ARGV[n])], 'seq') or '') ~= ARGV[n + 1] then return {'moved'} end
+end
+
+local n = 6 + 2 * views
+while n <= #ARGV do
+  local command, key, count = ARGV[n], KEYS[tonumber(ARGV[n + 1])], tonumber(ARGV[n + 2])
+  redis.call(command, key, unpack(ARGV, n + 3, n + 2 + count))
+  n = n + 3 + count
+end
+redis.call('SET', KEYS[2], ARGV[4])
+return {'ok'}

@@ -1,0 +1,135 @@
+"""A page over what many sessions share: read from the indexes of all partitions, each up to date, and merged."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eventstore import scripts
+from eventstore.domain.commands import ExpireDue
+from eventstore.domain.draft import SYSTEM
+from eventstore.domain.errors import InternalError, Missing, SessionDeleted, StoreUnavailable
+from eventstore.eventstore import EventStore
+from eventstore.fitness import info
+from eventstore.keys import split_member
+from eventstore.scripts import ScriptCall
+from projections.layout import Layout
+from projections.query import Entry, Query, Reading, decode_reading
+from projections.upkeep import Upkeep
+
+DOCUMENTS = scripts.load("projections", "documents", writes=False)
+
+ROUNDS = 20
+EXPIRED_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a document lies: a field of a hash, in a generation."""
+
+    layout: Layout
+    key: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`more` says that the entries go on, `total` how many there are in all."""
+
+    entries: list[Entry]
+    more: bool
+    total: int
+
+
+class Pages:
+    """Reads pages. Every partition is up to date with what was acknowledged, and due, before the question."""
+
+    def __init__(self, store: EventStore, upkeep: Upkeep) -> None:
+        self._store: EventStore = store
+        self._upkeep: Upkeep = upkeep
+        self._one_node: bool | None = None
+
+    async def read(self, query: Query) -> Page:
+        """Each partition is asked for its likely share first; for a whole page only where that turns out too little."""
+        wanted = query.limit + 1
+        share = min(wanted, 2 * wanted // self._store.keys.partitions + 8)
+        readings = await self._readings(query, share)
+        entries = query.merged(readings)
+        if share < wanted and any(
+            _cut_short(query, share, index, entries) for one in readings for index in one.indexes
+        ):
+            readings = await self._readings(query, wanted)
+            entries = query.merged(readings)
+        return Page(entries[: query.limit], len(entries) > query.limit, sum(one.total for one in readings))
+
+    async def _readings(self, query: Query, share: int) -> list[Reading]:
+        """A reading of every partition, those taken again that were not up to date."""
+        found, caught_up, tried = dict[int, Reading](), dict[int, str](), set[str]()
+        asked = list(range(self._store.keys.partitions))
+        for _ in range(ROUNDS):
+            found.update(zip(asked, await self._ask(query, share, asked), strict=True))
+            due = {number: set(found[number].overdue) - tried for number in asked}
+            overdue = set[str]().union(*due.values())
+            await self._expire(overdue)
+            tried |= overdue
+            late = [n for n in asked if due[n] or (found[n].behind and caught_up.get(n) != found[n].generation)]
+            caught_up.update(await self._upkeep.catch_up_all(late))
+            asked = [number for number in asked if found[number].moved or number in late]
+            if not asked:
+                return list(found.values())
+        raise StoreUnavailable("too much falls due at once; try again in a moment")
+
+    async def _ask(self, query: Query, share: int, numbers: Sequence[int]) -> list[Reading]:
+        projectors = [self._upkeep.projectors[number] for number in numbers]
+        layouts = [projector.layout for projector in projectors]
+        calls = [query.script_call(share, group) for group in await self._groups(layouts)]
+        replies = [one for reply in await self._run(calls) for one in reply]
+        readings = [decode_reading(layout, reply) for layout, reply in zip(layouts, replies, strict=True)]
+        for projector, reading in zip(projectors, readings, strict=True):
+            projector.serves(reading.generation)
+        return readings
+
+    async def _groups(self, layouts: Sequence[Layout]) -> list[Sequence[Layout]]:
+        """Which partitions one script may be asked about: all of them, but on a cluster each by itself."""
+        if self._one_node is None:
+            self._one_node = await info(self._store.connection, "cluster_enabled") == "0"
+        return [layouts] if self._one_node else [[layout] for layout in layouts]
+
+    async def _run(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        replies = await self._store.connection.run_all(calls)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
+
+    async def _expire(self, members: Iterable[str]) -> None:
+        slots = asyncio.Semaphore(EXPIRED_AT_ONCE)
+
+        async def expire(member: str) -> None:
+            # A session that is broken by itself must not hide all the others.
+            async with slots:
+                with contextlib.suppress(Missing, SessionDeleted, StoreUnavailable, InternalError):
+                    await self._store.execute(*split_member(member), ExpireDue(), SYSTEM)
+
+        await asyncio.gather(*map(expire, members))
+
+    async def documents(self, places: Sequence[Place]) -> list[bytes | None]:
+        """What lies there."""
+        by_layout = dict[Layout, list[int]]()
+        for n, place in enumerate(places):
+            by_layout.setdefault(place.layout, []).append(n)
+        groups = [[n for layout in group for n in by_layout[layout]] for group in await self._groups(list(by_layout))]
+        calls = [ScriptCall(DOCUMENTS, [places[n].key for n in g], [places[n].field for n in g]) for g in groups if g]
+        found = [document or None for reply in await self._run(calls) for document in reply.split(b"\n")]
+        by_number = dict(zip((n for group in groups for n in group), found, strict=True))
+        return [by_number[n] for n in range(len(places))]
+
+
+def _cut_short(query: Query, share: int, index: Sequence[Entry], merged: Sequence[Entry]) -> bool:
+    """Whether more of this index may belong into the page than was read of it."""
+    if len(index) < share:
+        return False
+    return len(merged) <= query.limit or query.sorted([index[-1], merged[-1]])[0] == index[-1]

@@ -1,0 +1,51 @@
+"""Pages of what one session has: its steps, its calls."""
+
+from __future__ import annotations
+
+from eventstore import scripts
+from eventstore.domain import jsontext
+from eventstore.keys import SessionKeys
+from eventstore.scripts import ScriptCall
+from projections import cursor as cursors
+from projections import layout as layouts
+from projections.cursor import Cursor
+from projections.layout import Layout
+from projections.reading import Reader, broken
+from projections.upkeep import Upkeep
+
+_ATTEMPTS = 4
+PART = scripts.load("projections", "part", writes=False)
+
+
+class Parts:
+    """Pages as JSON, the oldest first."""
+
+    def __init__(self, reader: Reader, upkeep: Upkeep) -> None:
+        self._reader: Reader = reader
+        self._upkeep: Upkeep = upkeep
+
+    async def page(self, kind: str, keys: SessionKeys, limit: int, cursor: str | None) -> bytes:
+        """`{<kind>, next_cursor}`; `kind` is `steps` or `calls`."""
+        found = cursors.decode(cursor, kind)
+        start = max(0, found.score) if found else 0
+        documents = await self._current(kind, keys, start, start + limit)
+        following = Cursor(kind, start + limit).encode() if len(documents) > limit else None
+        shown = b",".join(documents[:limit])
+        return b'{"%b":[%b],"next_cursor":%b}' % (kind.encode(), shown, jsontext.dumps(following).encode())
+
+    async def _current(self, kind: str, keys: SessionKeys, first: int, last: int) -> list[bytes]:
+        """The stored documents, once they hold every event that the session had at the beginning."""
+
+        def call(layout: Layout) -> ScriptCall:
+            models = layout.session(keys.tenant, keys.session_id)
+            own = [models.steps] if kind == "steps" else [models.order, models.calls]
+            return ScriptCall(PART, [keys.head, layouts.current(layout.partition), models.view, *own], [first, last])
+
+        goal: int | None = None
+        for _ in range(_ATTEMPTS):
+            last_seq, (seq, *documents) = await self._reader.read(keys, call)
+            goal = last_seq if goal is None else goal
+            if int(seq or 0) >= goal:
+                return documents
+            await self._upkeep.catch_up(keys.partition.number)
+        raise broken(keys)

@@ -1,0 +1,60 @@
+"""Reads of what is stored of one session, as of one moment: its models belong to the generation that is served, and
+nothing in it is overdue."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from eventstore.domain.errors import InternalError, SessionDeleted, SessionNotFound, StoreUnavailable
+from eventstore.eventstore import EventStore
+from eventstore.keys import SessionKeys
+from eventstore.scripts import ScriptCall
+from eventstore.store import DELETED
+from projections import layout as layouts
+from projections.layout import Layout
+from projections.upkeep import Upkeep
+
+log = logging.getLogger("layby.projections")
+
+_ATTEMPTS = 10
+
+
+class Reader:
+    """Runs scripts whose reply begins with the time, the served generation, and revision, seq and due of the head."""
+
+    def __init__(self, store: EventStore, upkeep: Upkeep) -> None:
+        self._store: EventStore = store
+        self._upkeep: Upkeep = upkeep
+
+    async def read(self, keys: SessionKeys, call: Callable[[Layout], ScriptCall]) -> tuple[int, list[Any]]:
+        """The seq of the session, and the rest of the reply.
+
+        Raises `SessionNotFound`, `SessionDeleted`, `StoreUnavailable`.
+        """
+        projector = self._upkeep.projectors[keys.partition.number]
+        for _ in range(_ATTEMPTS):
+            reply = await self._store.connection.run(call(projector.layout))
+            now, pointer, (revision, seq, due), *rest = reply
+            if not projector.serves(layouts.generation(pointer)):
+                continue
+            _refuse_absent(revision)
+            if due and int(due) <= int(now):
+                await self._store.log.expire(keys)
+                continue
+            return int(seq), rest
+        raise StoreUnavailable("the session changes too fast to be read; try again")
+
+
+def _refuse_absent(revision: bytes | None) -> None:
+    if revision is None:
+        raise SessionNotFound("there is no session of this id")
+    if revision == DELETED.encode():
+        raise SessionDeleted("the session was deleted; its id is not given out again")
+
+
+def broken(keys: SessionKeys) -> InternalError:
+    """The problem of a session whose log is not one that Layby has written; the operator hears more."""
+    log.error("session %s cannot be shown; run `layby verify %s`", keys.session_id, keys.session_id)
+    return InternalError()

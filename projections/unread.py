@@ -1,0 +1,59 @@
+"""What a projector has not taken in yet: the feed behind the checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eventstore import scripts
+from eventstore.scripts import ScriptCall
+from projections import layout as layouts
+from projections.layout import Layout
+
+UNREAD = scripts.load("projections", "unread", writes=False)
+ENTRIES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What follows the checkpoint ("" before the first entry), as far as one reading gives, and where the feed ends:
+    the sessions that the entries name, each once, and which of those were deleted."""
+
+    generation: str
+    checkpoint: str
+    newest: str
+    trimmed: bool
+    last: str
+    members: list[tuple[str, str]]
+    deleted: set[tuple[str, str]]
+
+    def reaches(self, goal: str) -> bool:
+        """Whether everything up to this entry of the feed was taken in."""
+        return not self.newest or _place(self.checkpoint) >= _place(goal)
+
+
+def _place(entry: str) -> tuple[int, int]:
+    ms, _, number = (entry or "0-0").partition("-")
+    return int(ms), int(number)
+
+
+def unread_call(layout: Layout) -> ScriptCall:
+    keys = [layouts.current(layout.partition), layout.checkpoint, layout.partition.feed]
+    return ScriptCall(UNREAD, keys, [ENTRIES])
+
+
+def decode_unread(reply: Sequence[Any]) -> Unread:
+    pointer, checkpoint, newest, trimmed, *entries = reply
+    members, deleted = dict[tuple[str, str], None](), set[tuple[str, str]]()
+    for _, pairs in entries:
+        fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        member = (fields[b"t"].decode(), fields[b"s"].decode())
+        members[member] = None
+        if b"d" in fields:
+            deleted.add(member)
+    before = (checkpoint or b"").decode()
+    last = entries[-1][0].decode() if entries else before
+    return Unread(
+        layouts.generation(pointer), before, (newest or b"").decode(), trimmed == b"1", last, list(members), deleted
+    )

@@ -1,0 +1,166 @@
+"""What a change of a session means for the read models: pure, a list of writes for `project.lua`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from eventstore.domain import call as calls
+from eventstore.domain import jsontext
+from eventstore.domain.call import PENDING, Call
+from eventstore.domain.session import WAITING, Session
+from eventstore.scripts import Argument
+from projections.layout import Layout, current
+from projections.view import SessionView, row, to_record
+
+
+@dataclass(slots=True)
+class Writes:
+    """Writes in the order they are to happen, each key once, and the views that they build on."""
+
+    keys: dict[str, int] = field(default_factory=dict[str, int])
+    args: list[Argument] = field(default_factory=list[Argument])
+    views: list[Argument] = field(default_factory=list[Argument])
+    count: int = 0
+
+    def add(self, command: str, key: str, *arguments: Argument) -> None:
+        self.args += [command, self._number(key), len(arguments), *arguments]
+        self.count += 1
+
+    def expect(self, view: str, seq: int) -> None:
+        """These writes hold only if the stored view still is at this seq (0: not there)."""
+        self.views += [self._number(view), seq or ""]
+
+    def script_keys(self, layout: Layout) -> list[str]:
+        return [current(layout.partition), layout.checkpoint, *self.keys]
+
+    def _number(self, key: str) -> int:
+        """Counted from 1, after the two that stand first among the keys of the script."""
+        return self.keys.setdefault(key, len(self.keys) + 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """Under what a session stands in the list of sessions; None for one that is not there yet."""
+
+    kind: str
+    agent: str | None
+
+
+def indexed(session: Session) -> Indexed | None:
+    if not session.seq:
+        return None
+    kind = session.status
+    if kind == WAITING:
+        kind = "parked" if session.parked else "idle"
+    return Indexed(kind, session.agent)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A session before and after some events. `known` holds the calls as they were stored before."""
+
+    tenant: str
+    before: Indexed | None
+    seq_before: int
+    steps_before: int
+    view: SessionView
+    known: Mapping[str, Call]
+
+
+def write_session(writes: Writes, layout: Layout, change: Change) -> None:
+    """The view, its steps and calls, and every index that the session and its calls stand in."""
+    view, tenant = change.view, change.tenant
+    models = layout.session(tenant, view.session.session_id)
+    writes.expect(models.view, change.seq_before)
+    fields = {"seq": view.seq, "record": jsontext.dumps(to_record(view)), "row": jsontext.dumps(row(view))}
+    open_calls = jsontext.dumps(list(view.session.waiting)) if view.session.waiting else ""
+    writes.add("HSET", models.view, *_flat(fields), "open", open_calls)
+    for number, step in view.steps.items():
+        if number > change.steps_before:
+            writes.add("RPUSH", models.steps, jsontext.dumps(step))
+        else:
+            writes.add("LSET", models.steps, number - 1, jsontext.dumps(step))
+    for name in view.asked:
+        writes.add("RPUSH", models.order, name)
+    for name, call in view.calls.items():
+        shown = calls.render(call, view.session.session_id)
+        writes.add("HSET", models.calls, name, jsontext.dumps(shown))
+        _index_call(writes, layout, change, call)
+    _index_session(writes, layout, change)
+
+
+def _index_session(writes: Writes, layout: Layout, change: Change) -> None:
+    session = change.view.session
+    now = indexed(session)
+    keys = _session_keys(layout, change.tenant, now) if now else []
+    for key in _session_keys(layout, change.tenant, change.before) if change.before else []:
+        if key not in keys:
+            writes.add("ZREM", key, session.session_id)
+    for key in keys:
+        writes.add("ZADD", key, session.time, session.session_id)
+
+
+def _session_keys(layout: Layout, tenant: str, place: Indexed) -> list[str]:
+    agents = [None] if place.agent is None else [None, place.agent]
+    return [layout.sessions(tenant, kind, agent) for kind in ("all", place.kind) for agent in agents]
+
+
+def _index_call(writes: Writes, layout: Layout, change: Change, call: Call) -> None:
+    session = change.view.session
+    before = change.known.get(call.interrupt_id)
+    if before and before.status == call.status:
+        return
+    if before:
+        _unindex_call(writes, layout, change.tenant, session, before)
+    member = f"{session.session_id}/{call.interrupt_id}"
+    for key in _call_keys(layout, change.tenant, call, session.agent):
+        writes.add("ZADD", key, call.expires_at, member)
+    if call.kind == "authorization":
+        for key in _authorization_keys(layout, change.tenant, call):
+            writes.add("ZADD", key, call.created_at, session.session_id)
+
+
+def _unindex_call(writes: Writes, layout: Layout, tenant: str, session: Session, call: Call) -> None:
+    for key in _call_keys(layout, tenant, call, session.agent):
+        writes.add("ZREM", key, f"{session.session_id}/{call.interrupt_id}")
+    if call.kind == "authorization":
+        for key in _authorization_keys(layout, tenant, call):
+            writes.add("ZREM", key, session.session_id)
+
+
+def _call_keys(layout: Layout, tenant: str, call: Call, agent: str | None) -> list[str]:
+    agents = [None] if agent is None else [None, agent]
+    tools = (None, call.tool_name)
+    return [layout.inbox(tenant, call.status, tool=tool, agent=name) for tool in tools for name in agents]
+
+
+def _authorization_keys(layout: Layout, tenant: str, call: Call) -> list[str]:
+    kinds = (False, True) if call.status == PENDING else (False,)
+    return [layout.authorizations(tenant, call.interrupt_id, open_only=kind) for kind in kinds]
+
+
+def remove_calls(writes: Writes, layout: Layout, tenant: str, view: SessionView, known: Iterable[Call]) -> None:
+    """These calls of a deleted session. May be done twice."""
+    session, names = view.session, list[Argument]()
+    writes.expect(layout.session(tenant, session.session_id).view, view.seq)
+    for call in known:
+        _unindex_call(writes, layout, tenant, session, call)
+        names.append(call.interrupt_id)
+    if names:
+        writes.add("HDEL", layout.session(tenant, session.session_id).calls, *names)
+
+
+def remove_session(writes: Writes, layout: Layout, tenant: str, view: SessionView) -> None:
+    """What is left of a deleted session once its calls are removed."""
+    models = layout.session(tenant, view.session.session_id)
+    writes.expect(models.view, view.seq)
+    if place := indexed(view.session):
+        for key in _session_keys(layout, tenant, place):
+            writes.add("ZREM", key, view.session.session_id)
+    for key in (models.view, models.steps, models.calls, models.order):
+        writes.add("UNLINK", key)
+
+
+def _flat(fields: Mapping[str, Argument]) -> list[Argument]:
+    return [part for pair in fields.items() for part in pair]
