@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eventstore.feed_cursor import History
-from eventstore.feed_reader import FeedItem, Items, Reader
+from eventstore.feed_reader import READ_LINES, FeedItem, Items, Reader
 from eventstore.feed_store import Scan, decode_scan
 from eventstore.store import Page, decode_page
 
@@ -57,7 +57,7 @@ async def tell(reader: Reader, history: History) -> Items:
 async def _read(reader: Reader, history: History, names: list[str]) -> tuple[list[_Log], Scan]:
     """The logs first, the feed after them: so an event in a log is either as old as the position, or in sight here."""
     starts = [history.seq + 1 if name == history.session_id else 1 for name in names]
-    reads = [reader.read_call(name, start) for name, start in zip(names, starts, strict=True)]
+    reads = [reader.read_call(name, start, READ_LINES) for name, start in zip(names, starts, strict=True)]
     *pages, last = await reader.run([*reads, reader.scan_call(history.partition, ENTRIES_AT_ONCE)])
     logs = [_Log(name, start, decode_page(page)) for name, start, page in zip(names, starts, pages, strict=True)]
     return logs, decode_scan(last)

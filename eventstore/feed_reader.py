@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from eventstore.connection import Connection
@@ -45,6 +45,27 @@ _Named = tuple[int, Entry]
 """An entry with the number of its partition."""
 
 
+@dataclass(slots=True)
+class _Range:
+    """A stretch of a log that entries name one after another: read once for all of them."""
+
+    session_id: str
+    first: int
+    last: int
+    page: Page | None = None
+
+    def lines(self, entry: Entry) -> list[bytes]:
+        """What was read of this entry's events."""
+        if self.page is None:
+            return []
+        at = entry.first - self.first
+        return self.page.lines[at : at + entry.last - entry.first + 1]
+
+    def goes_on(self, entry: Entry) -> bool:
+        """Whether the log holds all of the entry, however much of it was read."""
+        return self.page is not None and self.page.last_seq >= entry.last
+
+
 class Reader:
     """Reads for one follower. Never holds more than a few reads of bounded size."""
 
@@ -61,35 +82,53 @@ class Reader:
         """The items of these entries, in their order. What an entry names is read from the log of its session."""
         left = deque(entries)
         while left:
-            some = [left.popleft() for _ in range(min(len(left), READS_AT_ONCE))]
-            items, rest = self._take(some, await self._pages([entry for _, entry in some]))
-            left.extendleft(reversed(rest))
+            some = self._take_some(left)
+            await self._fetch([found for _, found in some if found])
+            items, done, rest = self._tell(some)
+            left.extendleft(reversed([*rest, *(named for named, _ in some[done:])]))
             if items:
                 yield items
 
-    def _take(self, entries: list[_Named], pages: list[Page | None]) -> tuple[list[FeedItem], list[_Named]]:
-        """The items of these entries up to the first that must be read further; and from that one on, what is left."""
-        items = list[FeedItem]()
-        for at, ((number, entry), page) in enumerate(zip(entries, pages, strict=True)):
-            items += self._entry(number, entry, page)
-            following = entry.first + (len(page.lines) if page else 0)
-            if page and page.lines and following <= entry.last:
-                rest = Entry(entry.id, entry.session_id, following, entry.last, entry.types)
-                return items, [(number, rest), *entries[at + 1 :]]
-            if page and not page.lines and not page.deleted:
-                log.error("session %s: the log holds no event %d, which the feed names", entry.session_id, following)
-            self.position.move(number, entry.id)
-        return items, []
+    def _take_some(self, left: deque[_Named]) -> list[tuple[_Named, _Range | None]]:
+        """As many entries as a few reads cover, each with its own; none where no event of the entry is wanted."""
+        some, newest = list[tuple[_Named, _Range | None]](), dict[str, _Range]()
+        reads = 0
+        while left and reads < READS_AT_ONCE:
+            named = left.popleft()
+            entry, found = named[1], None
+            if not entry.deletion and self._wants(entry):
+                found = newest.get(entry.session_id)
+                if found and found.last + 1 == entry.first:
+                    found.last = entry.last
+                else:
+                    found = newest[entry.session_id] = _Range(entry.session_id, entry.first, entry.last)
+                    reads += 1
+            some.append((named, found))
+        return some
 
-    def _entry(self, number: int, entry: Entry, page: Page | None) -> list[FeedItem]:
-        if entry.deletion:
-            self.position.move(number, entry.id)
-            return [FeedItem(entry.session_id, self.position.text())]
+    async def _fetch(self, found: list[_Range]) -> None:
+        ranges = list({id(each): each for each in found}.values())
+        calls = [self.read_call(each.session_id, each.first, each.last - each.first + 1) for each in ranges]
+        for each, reply in zip(ranges, await self.run(calls), strict=True):
+            each.page = decode_page(reply)
+
+    def _tell(self, some: list[tuple[_Named, _Range | None]]) -> tuple[list[FeedItem], int, list[_Named]]:
+        """The items of these entries up to the first that must be read further, how many that were, and its rest."""
         items = list[FeedItem]()
-        for seq, line in enumerate(page.lines if page else (), entry.first):
-            self.position.move(number, entry.id, seq if seq < entry.last else None)
-            items += self.item(entry.session_id, seq, line)
-        return items
+        for at, ((number, entry), found) in enumerate(some):
+            lines = found.lines(entry) if found else []
+            for seq, line in enumerate(lines, entry.first):
+                self.position.move(number, entry.id, seq if seq < entry.last else None)
+                items += self.item(entry.session_id, seq, line)
+            following = entry.first + len(lines)
+            if found and following <= entry.last:
+                if found.goes_on(entry):
+                    return items, at + 1, [(number, replace(entry, first=following))]
+                _note_loss(found, following)
+            self.position.move(number, entry.id)
+            if entry.deletion:
+                items.append(FeedItem(entry.session_id, self.position.text()))
+        return items, len(some), []
 
     def item(self, session_id: str, seq: int, line: bytes) -> list[FeedItem]:
         """The item of an event at the position as it stands, if its type is wanted."""
@@ -97,22 +136,13 @@ class Reader:
             return []
         return [FeedItem(session_id, self.position.text(), seq, line)]
 
-    async def _pages(self, entries: list[Entry]) -> list[Page | None]:
-        """The stored lines of these entries; None where no event of an entry is wanted."""
-        wanted = [not entry.deletion and self._wants(entry) for entry in entries]
-        calls = [
-            self.read_call(entry.session_id, entry.first, min(READ_LINES, entry.last - entry.first + 1))
-            for entry, want in zip(entries, wanted, strict=True)
-            if want
-        ]
-        replies = iter(await self.run(calls))
-        return [decode_page(next(replies)) if want else None for want in wanted]
-
     def _wants(self, entry: Entry) -> bool:
         return self._wanted is None or any(map(self._wanted, entry.types.split(" ")))
 
-    def read_call(self, session_id: str, start: int, limit: int = READ_LINES) -> ScriptCall:
-        return read_call(self.keys.session(self._tenant, session_id), start, limit, READ_BYTES)
+    def read_call(self, session_id: str, start: int, limit: int) -> ScriptCall:
+        """Read so many lines of a log, but no more than a read takes."""
+        keys = self.keys.session(self._tenant, session_id)
+        return read_call(keys, start, min(limit, READ_LINES), READ_BYTES)
 
     def scan_call(self, number: int, limit: int, *, again: bool = False) -> ScriptCall:
         """Look at so many entries of a partition, from the position on."""
@@ -137,3 +167,9 @@ class Reader:
             if isinstance(reply, Exception):
                 raise reply
         return replies
+
+
+def _note_loss(found: _Range, seq: int) -> None:
+    """A session that was deleted has no log. Any other has lost what the feed names, and there is nothing to tell."""
+    if found.page and not found.page.deleted:
+        log.error("session %s: the log holds no event %d, which the feed names", found.session_id, seq)

@@ -108,15 +108,16 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=60.0)
     chosen = options.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="layby-outage-"))
-    engine = Engine(folder / "engine")
-    engine.start()
-    os.environ["LAYBY_REDIS_URL"] = engine.url
-    server = launch(folder / "data", free_port())
+    engine, server = Engine(folder / "engine"), None
     try:
+        engine.start()
+        os.environ["LAYBY_REDIS_URL"] = engine.url
+        server = launch(folder / "data", free_port())
         asyncio.run(prove(engine, server.port, chosen.seconds))
     finally:
-        os.killpg(server.process.pid, signal.SIGKILL)
-        server.process.wait()
+        if server:
+            os.killpg(server.process.pid, signal.SIGKILL)
+            server.process.wait()
         engine.kill()
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,0 +1,78 @@
+"""What the tests of the event store share: sessions made in a few words, and waiting for what must come."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from eventstore.batch import Answer, Retry
+from eventstore.domain.commands import Command, CreateSession, NewEvent
+from eventstore.eventstore import EventStore
+from tests.unit.domain.given import AGENT, event, publish
+
+PATIENCE_S = 15.0
+TENANT = "default"
+
+
+async def until(condition: Callable[[], Awaitable[object] | object], patience_s: float = PATIENCE_S) -> None:
+    """Wait until this holds."""
+    async with asyncio.timeout(patience_s):
+        while True:
+            held = condition()
+            if await held if isinstance(held, Awaitable) else held:
+                return
+            await asyncio.sleep(0.005)
+
+
+async def create(store: EventStore, session_id: str = "s1", **more: Any) -> Answer:
+    return await store.execute(TENANT, session_id, CreateSession(session_id, **more), AGENT)
+
+
+async def send(
+    store: EventStore, *asked: NewEvent | Command, session_id: str = "s1", retry: Retry | None = None, by=AGENT
+) -> Answer:
+    """Carry out one command, or publish these events."""
+    if isinstance(asked[0], NewEvent):
+        return await store.execute(TENANT, session_id, publish(*asked), by, retry)
+    return await store.execute(TENANT, session_id, asked[0], by, retry)
+
+
+def note(text: object = "") -> NewEvent:
+    return event("note.taken", text=text)
+
+
+def key(name: str, body: str = "body") -> Retry:
+    return Retry(f"anna POST /x {name}", body)
+
+
+async def stored(store: EventStore, session_id: str = "s1") -> list[dict[str, Any]]:
+    """Every event of the log, read past the event store, so that the reading changes nothing."""
+    entries = await store.connection.client.xrange(store.session_keys(TENANT, session_id).events)
+    events = [json.loads(fields[b"e"]) for _, fields in entries]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1)), "the log is not dense"
+    return events
+
+
+async def types(store: EventStore, session_id: str = "s1") -> list[str]:
+    return [event["type"] for event in await stored(store, session_id)]
+
+
+async def texts(store: EventStore, session_id: str = "s1") -> list[Any]:
+    """What the notes of a session say, in their order."""
+    return [event["data"]["text"] for event in await stored(store, session_id) if event["type"] == "note.taken"]
+
+
+async def count(store: EventStore, kind: str, session_id: str = "s1") -> int:
+    return (await types(store, session_id)).count(kind)
+
+
+async def passed(store: EventStore, ms: int) -> None:
+    """Wait until the engine's clock is past this time."""
+
+    async def is_past() -> bool:
+        seconds, micros = await store.connection.command("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000 > ms
+
+    await until(is_past)

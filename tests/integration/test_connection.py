@@ -1,0 +1,227 @@
+"""What the engine and the network can do to us: every trouble has its word, and all work again afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+
+import pytest
+from redis.asyncio import Redis
+
+from eventstore.connection import MAX_CONNECTIONS, RETRY_BUDGET_S, Connection
+from eventstore.domain.errors import LaybyError, StoreFull, StoreUnavailable
+from eventstore.eventstore import EventStore
+from eventstore.hub import Hub
+from eventstore.keys import Keys
+from eventstore.store import load_call
+from tests.integration.conftest import OpenStore
+from tests.integration.proxy import Proxy
+from tests.integration.stores import TENANT, count, create, key, note, send, texts, until
+from tests.scripts.engines import HeldEngine
+from tests.unit.domain.given import ask
+
+pytestmark = pytest.mark.anyio
+S1 = Keys(4).session(TENANT, "s1")
+
+
+@pytest.fixture
+async def connection(proxy: Proxy, redis: Redis) -> AsyncGenerator[Connection]:
+    line = Connection(proxy.url)
+    await line.command("PING")
+    yield line
+    await line.close()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "LOADING Valkey is loading the dataset in memory",
+        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "CLUSTERDOWN The cluster is down",
+        "READONLY You can't write against a read only replica.",
+        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+    ],
+)
+async def test_passing_trouble_is_tried_again(connection: Connection, proxy: Proxy, error: str) -> None:
+    await connection.run(load_call(S1))
+    for attempt in (lambda: connection.command("GET", "x"), lambda: connection.run(load_call(S1))):
+        proxy.answers = [f"-{error}\r\n".encode()] * 3
+        await attempt()
+        assert proxy.answers == []
+
+
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        ("OOM command not allowed when used memory > 'maxmemory'.", StoreFull),
+        ("OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'", StoreFull),
+        ("MISCONF Errors writing to the AOF file: No space left on device", StoreUnavailable),
+        ("NOREPLICAS Not enough good replicas to write.", StoreUnavailable),
+        ("BUSY Valkey is busy running a script.", StoreUnavailable),
+    ],
+)
+async def test_a_refusal_to_write_has_its_word(
+    connection: Connection, proxy: Proxy, error: str, problem: type[LaybyError]
+) -> None:
+    for attempt in (lambda: connection.command("SET", "x", 1), lambda: connection.run(load_call(S1))):
+        proxy.answers = [f"-{error}\r\n".encode()]
+        with pytest.raises(problem):
+            await attempt()
+
+
+async def test_an_engine_that_is_gone_is_told_within_the_budget_and_then_at_once(
+    connection: Connection, proxy: Proxy
+) -> None:
+    await proxy.down()
+    for patience in (RETRY_BUDGET_S + 1, 0.5):
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            await connection.command("PING")
+        assert time.monotonic() - began < patience
+    await proxy.up()
+    assert await connection.command("PING")
+
+
+async def test_a_moment_without_the_engine_is_not_noticed(connection: Connection, proxy: Proxy) -> None:
+    await proxy.down()
+    waiting = asyncio.create_task(connection.command("PING"))
+    await asyncio.sleep(0.3)
+    await proxy.up()
+    assert await waiting
+
+
+async def test_callers_that_go_away_leave_no_connection_behind(
+    connection: Connection, proxy: Proxy, redis: Redis
+) -> None:
+    for _ in range(20):
+        proxy.hold()
+        tasks = [asyncio.create_task(connection.run(load_call(S1))) for _ in range(20)]
+        await asyncio.sleep(0.005)
+        for task in tasks:
+            task.cancel()
+        proxy.flow()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    replies = await asyncio.gather(*(connection.run(load_call(S1)) for _ in range(50)))
+    assert {reply[1][0] for reply in replies} == {None}
+    assert len(await redis.client_list()) <= MAX_CONNECTIONS + 1
+
+
+async def test_a_flush_of_scripts_in_the_middle_of_traffic_goes_unnoticed(store: EventStore, redis: Redis) -> None:
+    await create(store)
+    over = asyncio.Event()
+
+    async def flushing() -> None:
+        while not over.is_set():
+            await redis.script_flush()
+            await asyncio.sleep(0.001)
+
+    flusher = asyncio.create_task(flushing())
+    try:
+        for n in range(60):
+            await asyncio.gather(send(store, note(n)), store.page(TENANT, "s1", 1, 10), store.head(TENANT, "s1"))
+    finally:
+        over.set()
+        await flusher
+    assert await texts(store) == list(range(60))
+
+
+async def test_no_acknowledged_event_is_lost_when_the_engine_is_killed_under_load(
+    engine: HeldEngine, store: EventStore, other: EventStore
+) -> None:
+    await create(store)
+    acknowledged, over = list[list[object]](), asyncio.Event()
+
+    async def writing(name: str, chosen: EventStore) -> None:
+        n = 0
+        while not over.is_set():
+            n += 1
+            try:
+                await send(chosen, note([name, n]), retry=key(f"{name}{n}") if n % 2 else None)
+            except StoreUnavailable:
+                await asyncio.sleep(0.01)
+            else:
+                acknowledged.append([name, n])
+
+    async def progress() -> None:
+        seen = len(acknowledged)
+        await until(lambda: len(acknowledged) > seen + 20)
+
+    writers = [asyncio.create_task(writing(f"w{n}", (store, other)[n % 2])) for n in range(8)]
+    try:
+        for _ in range(3):
+            await progress()
+            gone = engine.kill()
+            await until(lambda gone=gone: engine.pid not in (0, gone))
+        await progress()
+    finally:
+        over.set()
+        await asyncio.gather(*writers)
+    found = await texts(store)
+    assert len(found) == len({tuple(text) for text in found}), "an event was written twice"
+    assert [text for text in acknowledged if text not in found] == []
+
+
+async def test_after_an_outage_everything_goes_on_without_a_restart(
+    proxy: Proxy, opened: OpenStore, store: EventStore
+) -> None:
+    cut = await opened(proxy.url)
+    await create(store)
+    tail = cut.follow(TENANT, "s1", 1)
+    await anext(tail)
+    following = asyncio.create_task(anext(tail))  # pyright: ignore[reportArgumentType]
+    await proxy.down()
+    began, refused = time.monotonic(), 0
+    while time.monotonic() - began < 3:
+        with pytest.raises(StoreUnavailable):
+            await send(cut, note("lost"))
+        refused += 1
+        await asyncio.sleep(0.05)
+    assert refused > 3
+    await send(store, note("meanwhile"))
+    await proxy.up()
+    chunk = await asyncio.wait_for(following, 5)
+    assert (chunk.first, b"meanwhile" in chunk.lines[0]) == (2, True)
+    assert (await send(cut, note("after"))).result["first_seq"] == 3
+    await tail.aclose()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+async def test_deadlines_are_swept_again_after_an_outage(proxy: Proxy, opened: OpenStore) -> None:
+    cut, watching = await opened(proxy.url), await opened(start=False)
+    await create(watching)
+    await proxy.down()
+    await send(watching, ask("c1", expires_in_ms=1000))
+    await asyncio.sleep(3)
+    assert await count(watching, "input.expired") == 0
+    await proxy.up()
+    await until(lambda: count(watching, "input.expired"), 5)
+    assert not any(task.done() for task in cut._tasks)
+
+
+async def test_an_engine_that_hangs_is_waited_for(engine: HeldEngine, store: EventStore) -> None:
+    await create(store)
+    with engine.frozen():
+        waiting = [asyncio.create_task(send(store, note(n))) for n in range(5)]
+        await asyncio.sleep(2.5)
+        assert not any(task.done() for task in waiting)
+    answers = await asyncio.gather(*waiting)
+    assert [answer.result["first_seq"] for answer in answers] == [2, 3, 4, 5, 6]
+    assert await texts(store) == list(range(5))
+
+
+async def test_a_subscription_that_has_gone_silent_is_made_again(
+    proxy: Proxy, opened: OpenStore, store: EventStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventstore.subscriber.PING_EVERY_S", 0.1)
+    monkeypatch.setattr("eventstore.tail.POLL_S", 60.0)
+    await until(lambda: store.clock.known)
+    resyncs = list[None]()
+    monkeypatch.setattr(Hub, "resync", lambda _: resyncs.append(None))
+    await opened(proxy.url)
+    await until(lambda: resyncs)
+    await asyncio.sleep(0.5)
+    assert len(resyncs) == 1, "a quiet but healthy subscription was made anew"
+    proxy.hold()
+    await asyncio.sleep(0.5)
+    proxy.flow()
+    await until(lambda: len(resyncs) > 1)
