@@ -15,6 +15,7 @@ from redis.backoff import NoBackoff
 
 from eventstore.domain.errors import StoreFull, StoreUnavailable
 from eventstore.scripts import Argument, Script, ScriptCall
+from eventstore.tasks import heed_cancellation
 
 log = logging.getLogger("layby.store")
 _T = TypeVar("_T")
@@ -128,6 +129,7 @@ class Connection:
             except redis_errors.ResponseError as error:
                 raise _explained(error) from None
             else:
+                heed_cancellation()
                 self._recovered()
                 return result
 

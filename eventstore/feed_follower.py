@@ -12,6 +12,7 @@ from dataclasses import replace
 from eventstore import feed_history
 from eventstore.feed_cursor import Position
 from eventstore.feed_reader import Items, Reader
+from eventstore.tasks import heed_cancellation
 
 PARTITIONS_AT_ONCE = 16
 ENTRIES_AT_ONCE = 64
@@ -40,7 +41,7 @@ class Follower:
 
     async def wait(self) -> None:
         """Until there is something to look at."""
-        _heed_cancellation()
+        heed_cancellation()
         while not (self._news or self._begun or self.position.history):
             self._wake.clear()
             await self._wake.wait()
@@ -101,11 +102,3 @@ class Follower:
         del self._begun[number]
         if not needed:
             self.news(number)
-
-
-def _heed_cancellation() -> None:
-    """Before Python 3.12, a cancellation that arrives just when a command has been sent is lost in `wait_for`, which
-    redis-py uses; whoever then waits without end would never hear of it."""
-    task = asyncio.current_task()
-    if task and task.cancelling():
-        raise asyncio.CancelledError

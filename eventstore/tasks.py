@@ -17,3 +17,14 @@ async def end(*tasks: asyncio.Task[Any]) -> None:
         for task in running:
             task.cancel()
         _, running = await asyncio.wait(running, timeout=0.2)
+
+
+def heed_cancellation() -> None:
+    """Raise the cancellation that this task was sent and has not heard.
+
+    Before Python 3.12, one that arrives just when a command has been sent is lost in `asyncio.wait_for`, which redis-py
+    uses; whoever then waits without end would never hear of it.
+    """
+    task = asyncio.current_task()
+    if task and task.cancelling():
+        raise asyncio.CancelledError
