@@ -28,7 +28,7 @@ def routes(services: Services) -> list[BaseRoute]:
         principal, name = post.principal, session_id(request)
         command = Publish(events, await _expected(services, principal.tenant, name, versions))
         answer = await services.store.execute(principal.tenant, name, command, principal.actor, post.retry)
-        return answered(answer, 201, durability=answer.durability or services.store.durability)
+        return answered(answer, 201, durability=answer.durability)
 
     return [Route(EVENTS, publish, methods=["POST"])]
 

@@ -7,6 +7,7 @@ or another time, the whole batch is decided again.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,13 +16,22 @@ from eventstore.domain import jsontext
 from eventstore.domain.call import Call
 from eventstore.domain.commands import Actor, Command, CreateSession, ExpireDue
 from eventstore.domain.decide import decide
-from eventstore.domain.draft import SYSTEM, Context, Draft, KnownCalls, Policy
-from eventstore.domain.errors import InvalidSnapshot, LaybyError, SessionDeleted, SessionNotFound, TooLarge
+from eventstore.domain.draft import SYSTEM, Context, Draft, KnownCalls, MissingCalls, Policy
+from eventstore.domain.errors import (
+    InternalError,
+    InvalidSnapshot,
+    LaybyError,
+    SessionDeleted,
+    SessionNotFound,
+    TooLarge,
+)
 from eventstore.domain.events import chain
 from eventstore.domain.ids import random_id
 from eventstore.domain.session import Session
 from eventstore.keys import SessionKeys
 from eventstore.store import Commit, Head, Line
+
+log = logging.getLogger("layby.writer")
 
 MAX_EVENTS = 2_000
 MAX_BYTES = 8 * 1024 * 1024
@@ -106,6 +116,11 @@ class Batch:
         """The command whose retry record has this field."""
         return next(item for item, _ in self.outcomes if item.retry and item.retry.field == field)
 
+    def look_again(self) -> None:
+        """The head was another one: what was looked up of retries before may have changed since."""
+        for item, _ in self.outcomes:
+            item.checked = item.checked and item.retry is None
+
     def commit(self, keys: SessionKeys, base: Head, process: str) -> Commit:
         """The batch as the script takes it."""
         before, after = base.session.waiting, self.session.waiting
@@ -157,6 +172,11 @@ class Decider:
             batch.take(draft)
         except LaybyError as error:
             return error
+        except MissingCalls:
+            raise
+        except Exception:  # a fault of ours, in one command: it must not fail those that share its batch
+            log.exception("a %s of session %s failed", type(item.command).__name__, head.session.session_id)
+            return InternalError()
         if draft.error is not None:
             return draft.error
         if item.retry:

@@ -16,7 +16,11 @@ from eventstore.scripts import ScriptCall
 
 IN_FLIGHT = 2
 """Pipelines under way at once: one is on the wire while the engine works on the other."""
-CALLS_PER_PIPELINE = 256
+COMMITS_PER_PIPELINE = 256
+READS_PER_PIPELINE = 32
+"""A read may answer with a page of a megabyte; so fewer of them go together."""
+PIPELINE_BYTES = 16 * 1024 * 1024
+"""A pipeline takes no more than this, except for a single call that is larger by itself."""
 
 _Waiting = tuple[ScriptCall, "asyncio.Future[tuple[Any, str]]"]
 
@@ -27,9 +31,15 @@ class Dispatcher:
     def __init__(self, connection: Connection, confirmation: Confirmation | None = None) -> None:
         self._connection: Connection = connection
         self._confirmation: Confirmation | None = confirmation
+        self._most: int = COMMITS_PER_PIPELINE if confirmation else READS_PER_PIPELINE
         self._waiting: deque[_Waiting] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._scheduled: bool = False
+
+    @property
+    def confirms(self) -> bool:
+        """Whether each commit has to be confirmed; without that its `durability` is known beforehand."""
+        return bool(self._confirmation and self._confirmation.command)
 
     @property
     def durability(self) -> str:
@@ -46,6 +56,10 @@ class Dispatcher:
             loop.call_soon(self._leave)
         return await future
 
+    async def close(self) -> None:
+        """Let go of the connection."""
+        await self._connection.close()
+
     async def reply(self, call: ScriptCall) -> Any:
         """The reply alone."""
         return (await self.run(call))[0]
@@ -53,10 +67,19 @@ class Dispatcher:
     def _leave(self) -> None:
         self._scheduled = False
         while self._waiting and len(self._tasks) < IN_FLIGHT:
-            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), CALLS_PER_PIPELINE))]
-            task = asyncio.create_task(self._send(batch))
+            task = asyncio.create_task(self._send(self._take()))
             self._tasks.add(task)
             task.add_done_callback(self._back)
+
+    def _take(self) -> list[_Waiting]:
+        """What goes into the next pipeline, by count and bytes."""
+        batch, room = list[_Waiting](), PIPELINE_BYTES
+        while self._waiting and len(batch) < self._most:
+            room -= self._waiting[0][0].size
+            if room < 0 and batch:
+                break
+            batch.append(self._waiting.popleft())
+        return batch
 
     def _back(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

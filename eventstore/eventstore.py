@@ -32,24 +32,22 @@ log = logging.getLogger("layby.store")
 class EventStore:
     """Sessions: execute commands, read, follow. Made by `open_store`; `close` it."""
 
-    def __init__(self, connection: Connection, keys: Keys, dispatcher: Dispatcher, settings: Settings) -> None:
+    def __init__(self, connection: Connection, keys: Keys, commits: Dispatcher, settings: Settings) -> None:
         policy = Policy(settings.default_expiry_ms, settings.max_expiry_ms)
         self.connection: Connection = connection
         self.keys: Keys = keys
         self.clock: EngineClock = EngineClock()
         self.hub: Hub = Hub(keys)
-        self.durability: str = dispatcher.durability
-        """What a commit reaches as a rule; each answer tells what its own reached."""
+        self.reads: Dispatcher = Dispatcher(connection)
         self.writer: Writer = Writer(
-            connection,
-            dispatcher,
+            self.reads,
+            commits,
             keys,
             self.clock,
             policy,
             feed_keep=settings.feed_keep,
             max_pending=settings.max_pending,
         )
-        self.reads: Dispatcher = Dispatcher(connection)
         self.log: Log = Log(self.reads, self.clock, self.writer)
         self._tails: Tails = Tails(self.log, self.hub)
         self._sweeper: Sweeper = Sweeper(connection, keys, self.clock, self.writer)
@@ -66,7 +64,7 @@ class EventStore:
     async def close(self) -> None:
         """Finish what was accepted, then let go of everything."""
         await end(*self._tasks)
-        await self.writer.idle()
+        await self.writer.close()
         await self.connection.close()
 
     async def execute(
@@ -104,13 +102,14 @@ async def open_store(url: str, settings: Settings, *, start: bool = True) -> Eve
 
     Raises `UnfitEngine` and `StoreUnavailable`.
     """
-    connection = Connection(url)
+    connection, commits = Connection(url), Connection(url)  # so that no commit waits for a read
     try:
         await check_engine(connection)
         keys = Keys(await _partitions(connection, settings.partitions))
-        dispatcher = Dispatcher(connection, await confirmation(connection, settings.durability))
+        dispatcher = Dispatcher(commits, await confirmation(connection, settings.durability))
     except BaseException:
         await connection.close()
+        await commits.close()
         raise
     store = EventStore(connection, keys, dispatcher, settings)
     if start:

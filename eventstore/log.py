@@ -9,8 +9,8 @@ from eventstore.domain.commands import ExpireDue
 from eventstore.domain.draft import SYSTEM
 from eventstore.domain.errors import CallNotFound, InvalidSnapshot, SessionDeleted, SessionNotFound
 from eventstore.keys import SessionKeys
-from eventstore.store import Head, Loaded, Page, decode_loaded, decode_page, load_call, read_call
-from eventstore.writer import Writer, lost
+from eventstore.store import Head, Loaded, Page, decode_loaded, decode_page, load_call, lost, read_call
+from eventstore.writer import Writer
 
 PAGE_BYTES = 1024 * 1024
 

@@ -47,6 +47,11 @@ class ScriptCall:
     keys: Sequence[str]
     args: Sequence[Argument]
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it sends."""
+        return sum(len(argument) for argument in self.args if not isinstance(argument, int))
+
 
 def load(package: str, name: str, *, writes: bool = True) -> Script:
     """The script `lua/<name>.lua` of a package."""

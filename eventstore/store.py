@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from eventstore.domain import call as calls
 from eventstore.domain import jsontext
 from eventstore.domain import session as sessions
 from eventstore.domain.call import Call
-from eventstore.domain.errors import InvalidSnapshot
+from eventstore.domain.errors import InvalidSnapshot, StoreUnavailable
 from eventstore.domain.session import Session
 from eventstore.keys import SessionKeys
 from eventstore.scripts import Argument, ScriptCall
@@ -20,6 +21,9 @@ COMMIT = scripts.load("eventstore", "commit")
 LOAD = scripts.load("eventstore", "load", writes=False)
 DELETE = scripts.load("eventstore", "delete")
 READ = scripts.load("eventstore", "read", writes=False)
+CONFIRM = scripts.load("eventstore", "confirm")
+
+log = logging.getLogger("layby.store")
 
 RETRY_KEPT_MS = 24 * 3_600_000
 WRITERS_KEPT = 8
@@ -210,3 +214,17 @@ def decode_page(reply: Sequence[Any]) -> Page:
         int(first),
         lines,
     )
+
+
+def confirm_call(keys: SessionKeys) -> ScriptCall:
+    """A write that changes nothing, for an engine to confirm with all that came before it."""
+    return ScriptCall(CONFIRM, [keys.head], [])
+
+
+def lost(keys: SessionKeys, seq: int) -> StoreUnavailable:
+    """The problem of a session whose log does not hold what its head promises; the operator hears more."""
+    name = keys.session_id
+    log.error(
+        "session %s: log and head do not agree at %d; run `layby verify %s` and restore a backup", name, seq, name
+    )
+    return StoreUnavailable("the store has lost a part of this session's log")

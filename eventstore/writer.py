@@ -5,37 +5,35 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from eventstore.batch import Answer, Batch, Decider, Pending, Retry
 from eventstore.clock import EngineClock
-from eventstore.connection import Connection
 from eventstore.dispatcher import Dispatcher
-from eventstore.domain import jsontext
-from eventstore.domain.call import Call
 from eventstore.domain.commands import Actor, Command
 from eventstore.domain.draft import MissingCalls, Policy
-from eventstore.domain.errors import (
-    IdempotencyKeyReused,
-    InternalError,
-    InvalidSnapshot,
-    LaybyError,
-    Overloaded,
-    RequestInProgress,
-    SessionDeleted,
-    SessionNotFound,
-    StoreUnavailable,
-)
+from eventstore.domain.errors import InternalError, LaybyError, Overloaded, SessionDeleted, SessionNotFound
 from eventstore.domain.ids import random_id
 from eventstore.keys import Keys, SessionKeys
-from eventstore.store import DELETED, Commit, Head, Line, decode_head, decode_loaded, delete_call, load_call
+from eventstore.lane import Lane
+from eventstore.store import (
+    DELETED,
+    Commit,
+    Head,
+    Line,
+    confirm_call,
+    decode_head,
+    decode_loaded,
+    delete_call,
+    load_call,
+    lost,
+)
 
 log = logging.getLogger("layby.writer")
 
 CACHED_HEADS = 10_000
-CACHED_CALLS = 64
-"""Decided calls a cached head keeps; those that wait or run are kept in any case."""
 ATTEMPTS = 100
 """How often a batch is decided anew, because others write the same session, before the caller hears 503."""
 
@@ -43,61 +41,28 @@ OnCommit = Callable[[SessionKeys, Head, list[Line]], None]
 """Told of every commit of this process, as soon as it is acknowledged; a head that is deleted tells of the end."""
 
 
-class Lane:
-    """The commands of one session, and its head as this process last saw it."""
-
-    def __init__(self, keys: SessionKeys) -> None:
-        self.keys: SessionKeys = keys
-        self.queue: dict[Pending, None] = {}
-        self.head: Head | None = None
-        self.calls: dict[str, Call | InvalidSnapshot | None] = {}
-        self.retries: dict[str, str] = {}
-        self.running: bool = False
-
-    def forget(self) -> None:
-        self.head, self.calls = None, {}
-
-    def take_head(self, head: Head) -> None:
-        """A head that was read: what is known of calls holds only as long as the revision stays."""
-        if self.head is None or self.head.revision != head.revision:
-            self.calls = {}
-        self.head = head
-
-    def committed(self, commit: Commit) -> None:
-        self.head = commit.head
-        self.know(commit.calls)
-
-    def know(self, calls: Mapping[str, Call | InvalidSnapshot | None]) -> None:
-        """Remember calls as they stand at this head."""
-        self.calls.update(calls)
-
-    def trim(self) -> None:
-        """Forget calls that neither wait nor run. Only between batches: one batch may need more than are kept."""
-        if self.head and len(self.calls) > CACHED_CALLS:
-            session = self.head.session
-            self.calls = {i: call for i, call in self.calls.items() if i in session.waiting or i in session.leases}
-
-
 class Writer:
     """Executes commands. Shared by everything in this process that writes."""
 
     def __init__(
         self,
-        connection: Connection,
-        dispatcher: Dispatcher,
+        reads: Dispatcher,
+        commits: Dispatcher,
         keys: Keys,
         clock: EngineClock,
         policy: Policy,
-        **limits: int,
+        *,
+        feed_keep: int,
+        max_pending: int,
     ) -> None:
-        """`limits`: feed_keep (entries a partition), max_pending (commands that may wait)."""
-        self._connection: Connection = connection
-        self._dispatcher: Dispatcher = dispatcher
+        """`feed_keep`: entries that the feed of a partition keeps. `max_pending`: commands that may wait."""
+        self._reads: Dispatcher = reads
+        self._commits: Dispatcher = commits
         self._keys: Keys = keys
         self._clock: EngineClock = clock
         self._decider: Decider = Decider(policy)
-        self._feed_keep: int = limits["feed_keep"]
-        self._max_pending: int = limits["max_pending"]
+        self._feed_keep: int = feed_keep
+        self._max_pending: int = max_pending
         self._process: str = random_id("")[:8]
         self._lanes: OrderedDict[tuple[str, str], Lane] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -119,28 +84,35 @@ class Writer:
         if self._waiting >= self._max_pending:
             raise Overloaded(f"{self._waiting} requests wait already; try again in a moment")
         lane = self._lane(tenant, session_id)
-        if retry:
-            _refuse_running(lane, retry)
-            lane.retries[retry.field] = retry.fingerprint
         pending = Pending(command, by, asyncio.get_running_loop().create_future(), retry)
+        lane.add(pending)
         self._waiting += 1
-        try:
-            lane.queue[pending] = None
-            self._start(lane)
-            return await asyncio.shield(pending.answer)
-        finally:
-            self._waiting -= 1
+        pending.answer.add_done_callback(self._answered)
+        self._start(lane)
+        answer = await asyncio.shield(pending.answer)
+        return answer if answer.durability else replace(answer, durability=await self._confirm(lane.keys))
+
+    def _answered(self, answer: asyncio.Future[Answer]) -> None:
+        self._waiting -= 1
+        if not answer.cancelled():
+            answer.exception()  # whoever asked may have gone; then nobody else would look
+
+    async def _confirm(self, keys: SessionKeys) -> str:
+        """The durability of what was committed earlier, perhaps by somebody else."""
+        if not self._commits.confirms:
+            return self._commits.durability
+        return (await self._commits.run(confirm_call(keys)))[1]
 
     async def delete(self, tenant: str, session_id: str) -> None:
         """Delete a session for ever. Raises `SessionNotFound`, `SessionDeleted`, `StoreUnavailable`, `StoreFull`."""
         keys, token = self._keys.session(tenant, session_id), random_id("")
-        head = decode_loaded(session_id, await self._connection.run(load_call(keys))).head
+        head = decode_loaded(session_id, await self._reads.reply(load_call(keys))).head
         for _ in range(ATTEMPTS):
             if head.deleted:
                 raise SessionDeleted("the session was deleted already")
             if not head.exists:
                 raise SessionNotFound("there is no session of this id")
-            reply, _reached = await self._dispatcher.run(delete_call(keys, head, self._feed_keep, token))
+            reply, _reached = await self._commits.run(delete_call(keys, head, self._feed_keep, token))
             if reply[0] == b"ok":
                 if lane := self._lanes.get((tenant, session_id)):
                     lane.forget()
@@ -158,6 +130,11 @@ class Writer:
         """Wait until everything that was accepted has been answered."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """The same, then let go of the engine."""
+        await self.idle()
+        await self._commits.close()
 
     def _lane(self, tenant: str, session_id: str) -> Lane:
         name = (tenant, session_id)
@@ -208,7 +185,7 @@ class Writer:
                 log.exception("a commit of session %s failed", lane.keys.session_id)
                 error = InternalError()
             for item in batch:
-                _refuse(lane, item, error)
+                lane.refuse(item, error)
 
     async def _attempt(self, lane: Lane, pending: list[Pending]) -> bool:
         """Decide and commit once. True when those who were decided have their answers; else: again."""
@@ -227,7 +204,7 @@ class Writer:
             await self._load(lane, unchecked, [])
             return False
         if batch.empty:
-            _resolve(lane, batch, "")
+            lane.resolve(batch, "")
             return True
         return await self._commit(lane, batch)
 
@@ -236,7 +213,7 @@ class Writer:
         named = {name for name in map(_named, pending) if name and name not in lane.calls}
         names = [*missing, *(named - set(missing))]
         retries = {item.retry.field: item for item in pending if item.retry}
-        reply = await self._connection.run(load_call(lane.keys, names, list(retries)))
+        reply = await self._reads.reply(load_call(lane.keys, names, list(retries)))
         loaded = decode_loaded(lane.keys.session_id, reply, names, list(retries))
         self._clock.observe(loaded.now)
         lane.take_head(loaded.head)
@@ -244,12 +221,12 @@ class Writer:
         for item in pending:
             item.checked = True
         for field, record in loaded.records.items():
-            _replay(lane, retries[field], record)
+            lane.replay(retries[field], record)
 
     async def _commit(self, lane: Lane, batch: Batch) -> bool:
         assert lane.head is not None
         commit = batch.commit(lane.keys, lane.head, self._process)
-        reply, reached = await self._dispatcher.run(commit.script_call(self._feed_keep))
+        reply, reached = await self._commits.run(commit.script_call(self._feed_keep))
         word, now = reply[0].decode(), int(reply[1])
         if word == "early":
             self._clock.correct(now)
@@ -260,11 +237,13 @@ class Writer:
         elif word == "lost":
             raise lost(lane.keys, int(reply[2].partition(b"-")[0]))
         elif not self._was_ours(lane, commit, reply):
+            batch.look_again()
             if word == "replay":
-                _replay(lane, batch.with_record(reply[3].decode()), reply[4].decode())
+                lane.replay(batch.with_record(reply[3].decode()), reply[4].decode())
             return False
+        # A commit whose first answer was lost is there, but this pipeline confirms only what it wrote itself.
         self._tell(lane.keys, commit.head, commit.lines)
-        _resolve(lane, batch, reached)
+        lane.resolve(batch, reached if word == "ok" else "")
         return True
 
     def _was_ours(self, lane: Lane, commit: Commit, reply: list[Any]) -> bool:
@@ -277,23 +256,6 @@ class Writer:
     def _tell(self, keys: SessionKeys, head: Head, lines: list[Line]) -> None:
         for listener in self.on_commit:
             listener(keys, head, lines)
-
-
-def lost(keys: SessionKeys, seq: int) -> StoreUnavailable:
-    """The problem of a session whose log does not hold what its head promises; the operator hears more."""
-    name = keys.session_id
-    log.error(
-        "session %s: log and head do not agree at %d; run `layby verify %s` and restore a backup", name, seq, name
-    )
-    return StoreUnavailable("the store has lost a part of this session's log")
-
-
-def _refuse_running(lane: Lane, retry: Retry) -> None:
-    running = lane.retries.get(retry.field)
-    if running is not None:
-        if running != retry.fingerprint:
-            raise _reused()
-        raise RequestInProgress("the first request with this Idempotency-Key is still running; try again in a moment")
 
 
 def _named(item: Pending) -> str | None:
@@ -311,41 +273,3 @@ def _to_check(batch: Batch) -> list[Pending]:
     if batch.empty:
         return [item for item, _ in batch.outcomes if not item.checked]
     return [item for item in refused if item.retry and not item.checked]
-
-
-def _resolve(lane: Lane, batch: Batch, durability: str) -> None:
-    for item, outcome in batch.outcomes:
-        if isinstance(outcome, LaybyError):
-            _refuse(lane, item, outcome)
-        else:
-            _answer(lane, item, Answer(outcome, durability))
-
-
-def _replay(lane: Lane, item: Pending, record: str) -> None:
-    kept = jsontext.read(record)
-    if item.retry and kept["fingerprint"] != item.retry.fingerprint:
-        _refuse(lane, item, _reused())
-    else:
-        _answer(lane, item, Answer(kept["result"], replayed=True))
-
-
-def _reused() -> IdempotencyKeyReused:
-    return IdempotencyKeyReused("this Idempotency-Key was used with another body; use a new key for a new request")
-
-
-def _answer(lane: Lane, item: Pending, answer: Answer) -> None:
-    _done(lane, item)
-    if not item.answer.done():
-        item.answer.set_result(answer)
-
-
-def _refuse(lane: Lane, item: Pending, error: Exception) -> None:
-    _done(lane, item)
-    if not item.answer.done():
-        item.answer.set_exception(error)
-
-
-def _done(lane: Lane, item: Pending) -> None:
-    lane.queue.pop(item, None)
-    if item.retry:
-        lane.retries.pop(item.retry.field, None)

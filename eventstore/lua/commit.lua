@@ -32,7 +32,10 @@ local clock_ms = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local now = math.max(clock_ms, tonumber(head[3] or 0))
 local function whole(number) return string.format('%.0f', number) end
 local stamp = whole(clock_ms)
-if head[1] == ARGV[2] then return {'ok', stamp} end
+if head[1] == ARGV[2] then
+  redis.call('HSET', KEYS[1], 'rev', ARGV[2])  -- so that this connection, too, has a write for the engine to confirm
+  return {'ok', stamp}
+end
 
 local first, events = tonumber(ARGV[13]), tonumber(ARGV[14])
 local calls, retries, marks = tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])

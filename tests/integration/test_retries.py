@@ -123,13 +123,13 @@ async def test_a_retry_at_a_cold_process_commits_nothing(
     await create(store)
     first = await send(store, note(), retry=key("k"))
 
-    commits, run = list[object](), other.writer._dispatcher.run
+    commits, run = list[object](), other.writer._commits.run
 
     async def counted(call: ScriptCall) -> object:
         commits.append(call)
         return await run(call)
 
-    monkeypatch.setattr(other.writer._dispatcher, "run", counted)
+    monkeypatch.setattr(other.writer._commits, "run", counted)
     assert (await send(other, note(), retry=key("k"))).result == first.result
     await other.writer.idle()
     assert commits == []
@@ -140,7 +140,7 @@ async def test_a_retry_hears_the_first_answer_though_that_came_between_two_looks
 ) -> None:
     """The command names a call, so it takes two looks; by the second, the first attempt has opened its turn."""
     await create(store)
-    looks, run = list[object](), other.connection.run
+    looks, run = list[object](), other.reads.reply
 
     async def between(call: object) -> object:
         looks.append(call)
@@ -148,6 +148,6 @@ async def test_a_retry_hears_the_first_answer_though_that_came_between_two_looks
             await send(store, turn(), ask("c1"), retry=key("k"))
         return await run(call)  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(other.connection, "run", between)
+    monkeypatch.setattr(other.reads, "reply", between)
     assert (await send(other, turn(), ask("c1"), retry=key("k"))).replayed
     assert len(looks) == 2

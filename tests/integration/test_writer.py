@@ -7,9 +7,12 @@ import asyncio
 import pytest
 from redis.asyncio import Redis
 
+from eventstore import batch
+from eventstore.domain.decide import decide
 from eventstore.domain.errors import (
     CallAlreadyDecided,
     IllegalTransition,
+    InternalError,
     InvalidSnapshot,
     Overloaded,
     SessionDeleted,
@@ -272,3 +275,20 @@ async def test_the_lanes_of_quiet_sessions_are_forgotten(opened: OpenStore, monk
     assert len(store.writer._lanes) <= 10
     await until(lambda: len(store.writer._tasks) == 0)
     await send(store, note(), session_id="s0")
+
+
+async def test_a_fault_of_ours_in_one_command_spares_those_that_share_its_batch(
+    store: EventStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(store)
+
+    def faulty(session: object, calls: object, command: object, by: object, context: object) -> object:
+        if getattr(command, "events", None) and command.events[0].data["text"] == "poison":
+            raise RuntimeError("a fault of ours")
+        return decide(session, calls, command, by, context)
+
+    monkeypatch.setattr(batch, "decide", faulty)
+    sent = (send(store, note(text)) for text in ("a", "poison", "b"))
+    heard = await asyncio.gather(*sent, return_exceptions=True)
+    assert isinstance(heard[1], InternalError)
+    assert await texts(store) == ["a", "b"]

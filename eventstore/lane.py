@@ -1,0 +1,101 @@
+"""One session's commands on their way: the queue, the head as this process last saw it, and the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from eventstore.batch import Answer, Batch, Pending, Retry
+from eventstore.domain import jsontext
+from eventstore.domain.call import Call
+from eventstore.domain.errors import IdempotencyKeyReused, InvalidSnapshot, LaybyError, RequestInProgress
+from eventstore.keys import SessionKeys
+from eventstore.store import Commit, Head
+
+CACHED_CALLS = 64
+"""Decided calls a cached head keeps; those that wait or run are kept in any case."""
+
+
+class Lane:
+    """The commands of one session. Only one batch of them is under way at a time."""
+
+    def __init__(self, keys: SessionKeys) -> None:
+        self.keys: SessionKeys = keys
+        self.queue: dict[Pending, None] = {}
+        self.head: Head | None = None
+        self.calls: dict[str, Call | InvalidSnapshot | None] = {}
+        self.running: bool = False
+        self._retries: dict[str, str] = {}
+
+    def add(self, item: Pending) -> None:
+        """Queue a command. Raises `RequestInProgress`, `IdempotencyKeyReused` where its key is under way already."""
+        if item.retry:
+            self._refuse_running(item.retry)
+            self._retries[item.retry.field] = item.retry.fingerprint
+        self.queue[item] = None
+
+    def _refuse_running(self, retry: Retry) -> None:
+        running = self._retries.get(retry.field)
+        if running is None:
+            return
+        if running != retry.fingerprint:
+            raise _reused()
+        raise RequestInProgress("the first request with this Idempotency-Key is still running; try again in a moment")
+
+    def forget(self) -> None:
+        """Nothing that is remembered of the session can be relied on."""
+        self.head, self.calls = None, {}
+
+    def take_head(self, head: Head) -> None:
+        """A head that was read: what is known of calls holds only as long as the revision stays."""
+        if self.head is None or self.head.revision != head.revision:
+            self.calls = {}
+        self.head = head
+
+    def committed(self, commit: Commit) -> None:
+        self.head = commit.head
+        self.know(commit.calls)
+
+    def know(self, calls: Mapping[str, Call | InvalidSnapshot | None]) -> None:
+        """Remember calls as they stand at this head."""
+        self.calls.update(calls)
+
+    def trim(self) -> None:
+        """Forget calls that neither wait nor run. Only between batches: one batch may need more than are kept."""
+        if self.head and len(self.calls) > CACHED_CALLS:
+            session = self.head.session
+            self.calls = {i: call for i, call in self.calls.items() if i in session.waiting or i in session.leases}
+
+    def resolve(self, batch: Batch, durability: str) -> None:
+        """The batch holds: everyone who was decided in it hears so."""
+        for item, outcome in batch.outcomes:
+            if isinstance(outcome, LaybyError):
+                self.refuse(item, outcome)
+            else:
+                self._answer(item, Answer(outcome, durability))
+
+    def replay(self, item: Pending, record: str) -> None:
+        """The command was carried out before: it hears what was answered then, if it is the same request."""
+        kept = jsontext.read(record)
+        if item.retry and kept["fingerprint"] != item.retry.fingerprint:
+            self.refuse(item, _reused())
+        else:
+            self._answer(item, Answer(kept["result"], replayed=True))
+
+    def refuse(self, item: Pending, error: Exception) -> None:
+        self._done(item)
+        if not item.answer.done():
+            item.answer.set_exception(error)
+
+    def _answer(self, item: Pending, answer: Answer) -> None:
+        self._done(item)
+        if not item.answer.done():
+            item.answer.set_result(answer)
+
+    def _done(self, item: Pending) -> None:
+        self.queue.pop(item, None)
+        if item.retry:
+            self._retries.pop(item.retry.field, None)
+
+
+def _reused() -> IdempotencyKeyReused:
+    return IdempotencyKeyReused("this Idempotency-Key was used with another body; use a new key for a new request")

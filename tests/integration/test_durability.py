@@ -1,0 +1,47 @@
+"""An answer says what was reached, also when it rests on a commit that was made before."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import pytest
+from redis.asyncio import Redis
+
+from tests.integration.conftest import OpenStore
+from tests.integration.stores import create, key, note, send
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["everysec", "no"])
+async def later(request: pytest.FixtureRequest, redis: Redis) -> AsyncGenerator[str]:
+    """An engine that answers first, and syncs every second, or when the system likes."""
+    await redis.config_set("appendfsync", request.param)
+    yield {"everysec": "fsync", "no": "memory"}[request.param]
+    await redis.config_set("appendfsync", "always")
+
+
+async def test_an_engine_that_syncs_later_is_waited_for(opened: OpenStore, later: str) -> None:
+    store, other = await opened(), await opened()
+    await create(store)
+    assert (await send(store, note("a"), retry=key("a"))).durability == later
+    replayed = await send(other, note("a"), retry=key("a"))
+    assert (replayed.replayed, replayed.durability) == (True, later)
+
+
+async def test_where_memory_is_enough_nothing_is_waited_for(opened: OpenStore, redis: Redis) -> None:
+    await redis.config_set("appendfsync", "everysec")
+    try:
+        store = await opened(durability="memory")
+        await create(store)
+        assert (await send(store, note("a"))).durability == "memory"
+    finally:
+        await redis.config_set("appendfsync", "always")
+
+
+async def test_an_engine_that_always_syncs_is_not_asked_again(opened: OpenStore, redis: Redis) -> None:
+    store = await opened()
+    await create(store)
+    await redis.config_resetstat()
+    assert (await send(store, note("a"))).durability == "fsync"
+    assert "cmdstat_waitaof" not in await redis.info("commandstats")
