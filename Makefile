@@ -1,4 +1,4 @@
-# Sets itself up: any target works in a fresh clone, given Python 3.11 or newer, git and make.
+# Sets itself up: any target works in a fresh clone, given Python 3.11 or newer and make (git is for cloning).
 #
 #   make serve [ARGS="--port 9000"]   run a server
 #   make test  [ARGS="-k expiry"]     run the tests

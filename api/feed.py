@@ -15,8 +15,8 @@ from api import query
 from api.encoders import Encoder, chosen
 from api.headers import header
 from api.live import STREAM_HEADERS, LiveResponse
+from api.pieces import gather
 from api.services import Services
-from api.stream import PIECE_BYTES
 from eventstore.domain.errors import InvalidRequest
 from eventstore.domain.events import line_type
 from eventstore.feed import NOW, Feed, FeedItem
@@ -70,19 +70,13 @@ def _garbled_last_id() -> InvalidRequest:
 async def _frames(items: _Items, encoder: Encoder) -> AsyncGenerator[bytes]:
     async with aclosing(items):
         async for some in items:
-            for piece in _pieces(some, encoder):
+            for piece in gather(_encoded(some, encoder)):
                 yield piece
 
 
-def _pieces(items: list[FeedItem], encoder: Encoder) -> Iterator[bytes]:
-    piece = bytearray()
+def _encoded(items: list[FeedItem], encoder: Encoder) -> Iterator[bytes]:
     for item in items:
-        piece += encoder.event(item.cursor, DELETED if item.line is None else line_type(item.line), _line(item))
-        if len(piece) >= PIECE_BYTES:
-            yield bytes(piece)
-            piece.clear()
-    if piece:
-        yield bytes(piece)
+        yield encoder.event(item.cursor, DELETED if item.line is None else line_type(item.line), _line(item))
 
 
 def _line(item: FeedItem) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
@@ -121,9 +121,8 @@ class LiveResponse(Response):
         encoder: Encoder,
         live: Live,
         metrics: Metrics,
-        headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(None, 200, {**STREAM_HEADERS, **(headers or {})}, encoder.media_type)
+        super().__init__(None, 200, STREAM_HEADERS, encoder.media_type)
         self.raw_headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
         self._frames: AsyncGenerator[bytes] = frames
         self._encoder: Encoder = encoder
@@ -134,8 +133,7 @@ class LiveResponse(Response):
         outlet = _Outlet(send)
         async with aclosing(self._frames):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            if scope["method"] != "HEAD":
-                await self._pour(receive, outlet)
+            await self._pour(receive, outlet)
         if not outlet.closed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FAREWELL_S):

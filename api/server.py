@@ -22,17 +22,17 @@ from api.protocol import HttpProtocol
 from api.services import Services
 from eventstore.domain.errors import StoreUnavailable
 from eventstore.embedded import EngineError, engine_url
-from eventstore.eventstore import open_store
-from eventstore.fitness import UnfitEngine
+from eventstore.eventstore import EventStore, open_store
+from eventstore.fitness import UnfitEngine, check_url
 from eventstore.settings import Settings
 from projections.read_models import ReadModels
 
 IN_FLIGHT_S: Final = 4
 """How long a stopping server waits for answers under way. With what follows it stays well below 10 s."""
-CLOSING_S: Final = 2
+CLOSING_S: Final = 1
+"""How long read models, and then the store, may take to let go."""
 KEEP_ALIVE_S: Final = 75
 """Longer than clients keep idle connections, so that it is they who close them, never just as a request leaves."""
-NOT_YET: Final = ("redis+cluster://", "redis+sentinel://")
 
 
 class CannotServe(Exception):
@@ -44,7 +44,7 @@ def run(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S) -> int:
     _configure_logging()
     _allow_many_connections()
     try:
-        _refuse_unsupported(settings)
+        check_url(settings.redis_url or "")
         sockets = listening.bind(settings.host, settings.port)
         with contextlib.ExitStack() as stack:
             stack.callback(listening.close, sockets)
@@ -53,12 +53,6 @@ def run(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S) -> int:
         sys.stderr.write(f"layby: {error}\n")
         return 2
     return 0
-
-
-def _refuse_unsupported(settings: Settings) -> None:
-    url = settings.redis_url or ""
-    if url.startswith(NOT_YET):
-        raise CannotServe(f"{url.partition('://')[0]}:// is not supported yet: name one Redis, as redis://host:port")
 
 
 async def _serve(settings: Settings, sockets: list[socket.socket], heartbeat_s: float) -> None:
@@ -83,17 +77,30 @@ async def _services(settings: Settings, heartbeat_s: float) -> AsyncGenerator[Se
             store = await open_store(url, settings)
         except StoreUnavailable:
             raise CannotServe("Redis does not answer: check LAYBY_REDIS_URL, and that it runs") from None
-        models = ReadModels(store)
-        services = Services(store, models, settings, live=Live(heartbeat_s))
-        services.metrics.watch(store)
-        models.start()
-        try:
+        async with _closing(store), _read_models(store) as models:
+            services = Services(store, models, settings, live=Live(heartbeat_s))
+            services.metrics.watch(store)
             yield services
-        finally:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSING_S):
-                    await models.close()
-                    await store.close()
+
+
+@asynccontextmanager
+async def _read_models(store: EventStore) -> AsyncGenerator[ReadModels]:
+    models = ReadModels(store)
+    async with _closing(models):
+        models.start()
+        yield models
+
+
+@asynccontextmanager
+async def _closing(thing: EventStore | ReadModels) -> AsyncGenerator[None]:
+    """Close it when the block is left, however that is; what does not let go in time is left to the end of the
+    process."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSING_S):
+                await thing.close()
 
 
 def _config(services: Services) -> uvicorn.Config:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from api import query
-from api.headers import etag, idempotency_key, is_known, retry_sources
+from api.creating import create, create_unnamed
+from api.headers import etag, is_known
 from api.requests import CreateBody, MessageBody
 from api.services import Services
-from api.wire import Posted, answered, json_answer, parse_model, receive_post, session_id
-from eventstore.batch import Answer
-from eventstore.domain import ids
-from eventstore.domain.errors import InvalidRequest, SessionExists
+from api.wire import answered, json_answer, parse_model, receive_post, session_id
+from eventstore.domain.errors import InvalidRequest
 from eventstore.domain.session import STATUSES
-
-PREFIX: Final = "ses_"
-GENERATIONS: Final = 32
-"""How many sessions one Idempotency-Key may make over the days, each after the one before was forgotten."""
 
 
 def routes(services: Services) -> list[BaseRoute]:
@@ -45,27 +38,10 @@ class _Sessions:
         post = await receive_post(self._services, request, "publish")
         body = parse_model(CreateBody, post.body)
         if body.session_id is not None:
-            answer = await self._create(post, body, body.session_id)
-        elif (key := idempotency_key(request)) is not None:
-            answer = await self._create_once(post, body, retry_sources(request, post.principal, key))
+            answer = await create(self._services, post, body.command(body.session_id))
         else:
-            answer = await self._create(post, body, ids.random_id(PREFIX))
+            answer = await create_unnamed(self._services, request, post, body.command)
         return answered(answer, 201, {"Location": f"/v1/sessions/{answer.result['session_id']}"})
-
-    async def _create(self, post: Posted, body: CreateBody, session_id: str) -> Answer:
-        principal = post.principal
-        command = body.command(session_id)
-        return await self._services.store.execute(principal.tenant, session_id, command, principal.actor, post.retry)
-
-    async def _create_once(self, post: Posted, body: CreateBody, sources: list[str]) -> Answer:
-        """A session whose id follows from the key, so that a retry finds it. After a day the store forgets the key;
-        its session is in the way then, and the next generation's id is taken."""
-        for generation in range(GENERATIONS):
-            try:
-                return await self._create(post, body, ids.derived_id(PREFIX, *sources, str(generation)))
-            except SessionExists:
-                continue
-        raise SessionExists("this Idempotency-Key has made many sessions over the days; use a new key")
 
     async def snapshot(self, request: Request) -> Response:
         principal = self._services.door.enter(request, "read")

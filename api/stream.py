@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Final, cast
 
 from starlette.requests import Request
@@ -16,6 +15,7 @@ from api import query
 from api.encoders import SSE, Encoder, chosen
 from api.headers import header
 from api.live import STREAM_HEADERS, LiveResponse
+from api.pieces import gather
 from api.query import Types
 from api.services import Services
 from api.wire import session_id
@@ -23,8 +23,6 @@ from eventstore.domain.errors import InvalidRequest
 from eventstore.domain.events import SESSION_ENDS, line_type
 from eventstore.tail import Chunk
 
-PIECE_BYTES: Final = 64 * 1024
-"""What is sent at once: all that a client which does not read makes us hold, besides the chunk it stands in."""
 END: Final = 0
 """To the store, the place after the last event."""
 _SEQ = re.compile(r"-?[1-9][0-9]{0,14}", re.ASCII)
@@ -37,7 +35,8 @@ def routes(services: Services) -> list[BaseRoute]:
     async def follow(request: Request) -> Response:
         principal, name = services.door.enter(request, "read"), session_id(request)
         encoder, last_id = chosen(header(request, "Accept") or ""), last_event_id(request)
-        start = _start(request) if last_id is None else last_id + 1
+        asked = _start(request)  # which must make sense, even where it does not count
+        start = asked if last_id is None else last_id + 1
         view = _View(encoder, query.types(request), query.word(request, "until", UNTIL))
         chunks = cast("AsyncGenerator[Chunk]", services.store.follow(principal.tenant, name, start))
         first = await anext(chunks)
@@ -70,54 +69,48 @@ def _start(request: Request) -> int:
     return int(value)
 
 
-@dataclass(frozen=True, slots=True)
 class _View:
-    """What of a session is shown, how, and when that is over."""
+    """What of a session one reader is shown, and how. `over` becomes true with the event that the reader waits for,
+    or with the end of the session."""
 
-    encoder: Encoder
-    types: Types
-    until: str | None
+    def __init__(self, encoder: Encoder, types: Types, until: str | None) -> None:
+        self.over: bool = False
+        self._encoder: Encoder = encoder
+        self._types: Types = types
+        self._until: str | None = until
 
-    def ends(self, kind: str, line: bytes) -> bool:
-        """Whether the event reaches what the reader waits for."""
-        match self.until:
+    def show(self, chunk: Chunk) -> Iterator[bytes]:
+        """The chunk encoded, event by event; the last part of a stream that is over is its end."""
+        seq, end = chunk.first, chunk.end
+        for line in chunk.lines:
+            kind = line_type(line)
+            if self._types.wants(kind):
+                yield self._encoder.event(seq, kind, line)
+            seq += 1
+            if self._ends(kind, line):
+                end = self._until
+                break
+        if end:
+            self.over = True
+            yield self._encoder.end(end, seq)
+
+    def _ends(self, kind: str, line: bytes) -> bool:
+        """Whether the event is what the reader waits for."""
+        match self._until:
             case "terminal":
                 return kind in SESSION_ENDS
             case "idle" | "parked":
-                return kind == "session.waiting" and (_PARKED in line) == (self.until == "parked")
+                return kind == "session.waiting" and (_PARKED in line) == (self._until == "parked")
             case _:
                 return False
-
-    def pieces(self, chunk: Chunk) -> Iterator[bytes]:
-        """The chunk encoded, in pieces; the last of a stream that is over holds its end."""
-        piece, seq, end = bytearray(), chunk.first, chunk.end
-        for line in chunk.lines:
-            kind = line_type(line)
-            if self.types.wants(kind):
-                piece += self.encoder.event(seq, kind, line)
-            seq += 1
-            if self.ends(kind, line):
-                end = self.until
-                break
-            if len(piece) >= PIECE_BYTES:
-                yield bytes(piece)
-                piece.clear()
-        if end:
-            piece += self.encoder.end(end, seq)
-        if piece:
-            yield bytes(piece)
-
-    def over(self, chunk: Chunk) -> bool:
-        """Whether `pieces` of this chunk held the end."""
-        return bool(chunk.end) or (self.until is not None and any(self.ends(line_type(x), x) for x in chunk.lines))
 
 
 async def _frames(first: Chunk, chunks: AsyncGenerator[Chunk], view: _View) -> AsyncGenerator[bytes]:
     async with aclosing(chunks):
         chunk = first
         while True:
-            for piece in view.pieces(chunk):
+            for piece in gather(view.show(chunk)):
                 yield piece
-            if view.over(chunk):
+            if view.over:
                 return
             chunk = await anext(chunks)

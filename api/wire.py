@@ -92,7 +92,7 @@ def session_id(request: Request) -> str:
     """The session that the path names. Raises `SessionNotFound` for what can be no session's id."""
     name: str = request.path_params["session_id"]
     if not SESSION_ID.fullmatch(name):
-        raise SessionNotFound("there is no session of this id")
+        raise SessionNotFound()
     return name
 
 

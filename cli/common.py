@@ -24,11 +24,12 @@ class Trouble(click.ClickException):
 def operator_errors() -> Generator[None, None, None]:
     """Turn what the operator must mend into one line in place of a traceback."""
     from eventstore.embedded import EngineError
+    from eventstore.fitness import UnfitEngine
     from eventstore.settings import SettingsError
 
     try:
         yield
-    except (EngineError, SettingsError) as error:
+    except (EngineError, SettingsError, UnfitEngine) as error:
         raise Trouble(str(error)) from None
 
 

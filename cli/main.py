@@ -6,7 +6,7 @@ from importlib import import_module
 import click
 
 COMMANDS = {
-    "demo": "cli.demo:demo",
+    "demo": "cli.demo.command:demo",
     "rebuild": "cli.rebuild:rebuild",
     "serve": "cli.serve:serve",
     "verify": "cli.verify:verify",

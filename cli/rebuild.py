@@ -36,26 +36,27 @@ def rebuild(**options: str | None) -> None:
 
 async def _rebuild(settings: Settings) -> tuple[int, int]:
     """How many sessions in how many partitions."""
+    from redis.exceptions import RedisError
+
     from eventstore.domain.errors import LaybyError
     from projections.generation import FeedTrimmed, GenerationGone
     from projections.lock import LockHeld
     from projections.rebuild import Rebuild
 
-    async with _store(settings) as store:
-        total = await Rebuild(store.connection, store.keys).count()
-        try:
-            with _progress(total) as progress:
+    try:
+        async with _store(settings) as store:
+            with _progress(await Rebuild(store.connection, store.keys).count()) as progress:
                 work = Rebuild(store.connection, store.keys, progress)
                 async with work.alone():
                     return await work.all(), store.keys.partitions
-        except LockHeld:
-            raise Trouble("another rebuild is under way; wait for it (one that was killed gives way in 10 s)") from None
-        except (FeedTrimmed, GenerationGone):
-            raise Trouble(
-                "the store changes faster than it can be read; run it again when there is less to do"
-            ) from None
-        except LaybyError as error:
-            raise Trouble(f"stopped half-way, run it again: {error.detail}") from None
+    except LockHeld:
+        raise Trouble("another rebuild is under way; wait for it (one that was killed gives way in 10 s)") from None
+    except (FeedTrimmed, GenerationGone):
+        raise Trouble("the store changes faster than it can be read; run it again when there is less to do") from None
+    except LaybyError as error:
+        raise Trouble(f"stopped half-way, run it again: {error.detail}") from None
+    except RedisError as error:
+        raise Trouble(f"Redis refuses a part of it: {error}") from None
 
 
 @asynccontextmanager
@@ -65,23 +66,19 @@ async def _store(settings: Settings) -> AsyncGenerator[EventStore]:
     from eventstore.domain.errors import StoreUnavailable
     from eventstore.embedded import engine_url
     from eventstore.eventstore import open_store
-    from eventstore.fitness import UnfitEngine
+    from eventstore.fitness import check_url
     from eventstore.keys import STORE
 
     logging.getLogger("layby.store").setLevel(logging.CRITICAL)  # the operator hears it from us
     async with engine_url(settings, share=True) as url:
-        try:
-            connection = Connection(url)
-        except ValueError:
-            raise Trouble(f"{url.partition('://')[0]}:// is not supported yet: name one Redis, as redis://…") from None
+        check_url(url)
+        connection = Connection(url)
         try:
             if not await connection.command("EXISTS", STORE):
                 raise Trouble("there is no Layby data in this store: check --data-dir or --redis-url")
             store = await open_store(url, settings, start=False)
         except StoreUnavailable:
             raise Trouble("Redis does not answer: check --redis-url, and that it runs") from None
-        except UnfitEngine as error:
-            raise Trouble(str(error)) from None
         finally:
             await connection.close()
         try:

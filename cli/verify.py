@@ -108,14 +108,13 @@ async def _verifier(settings: Settings) -> AsyncGenerator[Verifier]:
     """For the store of a running server, or of none. Nothing is written, so that any store is left as it is."""
     from eventstore.connection import Connection
     from eventstore.embedded import engine_url
+    from eventstore.fitness import check_url
     from eventstore.keys import STORE, Keys
     from eventstore.verify import Verifier
 
     async with engine_url(settings, share=True) as url:
-        try:
-            connection = Connection(url)
-        except ValueError:
-            raise Trouble(f"{url.partition('://')[0]}:// is not supported yet: name one Redis, as redis://…") from None
+        check_url(url)
+        connection = Connection(url)
         try:
             partitions = await connection.command("HGET", STORE, "partitions")
             if partitions is None:

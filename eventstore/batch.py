@@ -121,8 +121,8 @@ class Batch:
         for item, _ in self.outcomes:
             item.checked = item.checked and item.retry is None
 
-    def commit(self, keys: SessionKeys, base: Head, process: str) -> Commit:
-        """The batch as the script takes it."""
+    def commit(self, keys: SessionKeys, base: Head, process: str, sums: Mapping[str, str]) -> Commit:
+        """The batch as the script takes it; `sums` are those of the call records that it was decided on."""
         before, after = base.session.waiting, self.session.waiting
         marks = {iid: waiting.expires_at for iid, waiting in after.items() if iid not in before}
         return Commit(
@@ -138,6 +138,7 @@ class Batch:
             marks=marks,
             unmarks=[iid for iid in before if iid not in after],
             records=self.records,
+            replaces=sums,
         )
 
 

@@ -13,9 +13,9 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from eventstore.domain.errors import StoreFull, StoreUnavailable
+from eventstore.domain.errors import Overloaded, StoreFull, StoreUnavailable
 from eventstore.scripts import Argument, Script, ScriptCall
-from eventstore.tasks import heed_cancellation
+from eventstore.tasks import end, heed_cancellation
 
 log = logging.getLogger("layby.store")
 _T = TypeVar("_T")
@@ -23,7 +23,10 @@ _T = TypeVar("_T")
 MAX_CONNECTIONS = 8
 """Commits and reads are pipelined, so a few connections carry everything, however many clients there are."""
 RETRY_BUDGET_S = 2.0
-"""How long a request goes on trying before it hears 503."""
+"""How long a request goes on trying before it hears 503. An attempt that the engine leaves hanging may outlast it."""
+SOCKET_TIMEOUT_S = 5.0
+KNOCK_S = 1.0
+"""How long an engine that is known to be down has to show that it is back."""
 
 _PASSING = (
     redis_errors.ConnectionError,
@@ -47,6 +50,7 @@ class Connection:
         self._redis: Any = client or Redis(connection_pool=_pool(url))
         self._plain: bool = plain_scripts
         self._down: bool = False
+        self._knocking: asyncio.Task[Exception | None] | None = None
 
     @property
     def client(self) -> Any:
@@ -54,6 +58,8 @@ class Connection:
         return self._redis
 
     async def close(self) -> None:
+        if self._knocking:
+            await end(self._knocking)
         await self._redis.aclose()
         await self._redis.connection_pool.disconnect()
 
@@ -74,10 +80,16 @@ class Connection:
 
     async def run(self, call: ScriptCall) -> Any:
         """Run one script. Every script of ours is safe to repeat."""
-        (reply,) = await self.run_all([call])
-        if isinstance(reply, Exception):
-            raise reply
+        (reply,) = await self.run_each([call])
         return reply
+
+    async def run_each(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        """Run scripts in one round trip. Raises the first refusal among the replies."""
+        replies = await self.run_all(calls)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
 
     async def run_all(self, calls: Sequence[ScriptCall], last: Sequence[Argument] = ()) -> list[Any]:
         """Run scripts in one round trip; `last` is a command to end it with, whose reply comes last.
@@ -108,20 +120,31 @@ class Connection:
             pipe.execute_command("EVALSHA", self._sha(call.script), len(call.keys), *call.keys, *call.args)
         if last:
             pipe.execute_command(*last)
-        return (await pipe.execute(raise_on_error=False))[len(load) :]
+        replies = await pipe.execute(raise_on_error=False)
+        for reply in replies[: len(load)]:
+            if isinstance(reply, redis_errors.NoPermissionError):  # else it looks as if they were flushed for ever
+                raise reply
+        return replies[len(load) :]
 
     def _sha(self, script: Script) -> str:
         return script.plain_sha if self._plain else script.sha
 
     async def _persist(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
-        """Try until the budget is used up, with growing, jittered pauses. Raises `StoreUnavailable`, `StoreFull`."""
+        """Try until the budget is used up, with growing, jittered pauses.
+
+        Raises `StoreUnavailable`, `StoreFull`, and `Overloaded` if no connection came free.
+        """
         loop = asyncio.get_running_loop()
         # While the engine is known to be down, one try is enough to find out whether it is back.
         give_up, pause = loop.time() + (0.0 if self._down else RETRY_BUDGET_S), 0.01
         while True:
             try:
+                if self._down:
+                    await self._knock()
                 result = await attempt()
             except _PASSING as error:
+                if _is_exhausted(error):
+                    raise Overloaded("every connection to the store is busy; try again in a moment") from None
                 if loop.time() + pause > give_up:
                     raise self._unavailable(error) from None
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))
@@ -132,6 +155,30 @@ class Connection:
                 heed_cancellation()
                 self._recovered()
                 return result
+
+    async def _knock(self) -> None:
+        """An engine that hangs takes a request in and never answers: do not spend a whole attempt on finding out. One
+        question will do for all who want to know, so that it is not they who use up the connections."""
+        if self._knocking is None or self._knocking.done():
+            self._knocking = asyncio.create_task(self._ping())
+        task = self._knocking
+        await asyncio.wait({task}, timeout=KNOCK_S)  # not asyncio.timeout: redis-py may swallow its cancellation
+        if not task.done():
+            task.cancel()
+        if not task.done() or task.cancelled():
+            raise redis_errors.TimeoutError("no answer to a ping")
+        if error := task.result():
+            raise error
+
+    async def _ping(self) -> Exception | None:
+        """What keeps the engine from answering, if anything does."""
+        try:
+            await self._redis.execute_command("PING")
+        except _PASSING as error:
+            return error
+        except redis_errors.ResponseError:  # a refusal is an answer
+            pass
+        return None
 
     def _unavailable(self, error: Exception) -> StoreUnavailable:
         if not self._down:
@@ -150,8 +197,8 @@ def _pool(url: str) -> BlockingConnectionPool:
     return pool.from_url(
         url,
         max_connections=MAX_CONNECTIONS,
-        timeout=5,
-        socket_timeout=5,
+        timeout=SOCKET_TIMEOUT_S,
+        socket_timeout=SOCKET_TIMEOUT_S,
         socket_connect_timeout=2,
         retry=Retry(NoBackoff(), 0),
         protocol=2,
@@ -162,17 +209,22 @@ def _is_noscript(reply: Any) -> bool:
     return isinstance(reply, redis_errors.NoScriptError)
 
 
+def _is_exhausted(error: Exception) -> bool:
+    """Whether the pool gave no connection out in time: that says nothing of the engine."""
+    return isinstance(error, redis_errors.ConnectionError) and str(error).startswith("No connection available")
+
+
 def _full(error: Exception) -> StoreFull:
     log.error("Redis is out of memory (%s); free some, or raise maxmemory", error)
     return StoreFull("the store is out of memory; nothing was written")
 
 
 def _explained(error: redis_errors.ResponseError) -> Exception:
-    """Refusals that come as plain errors."""
+    """Refusals that redis-py has no class for."""
     text = str(error)
     if "OOM" in text or "used memory" in text:
         return _full(error)
-    if text.startswith(("MISCONF", "NOREPLICAS", "READONLY", "LOADING", "MASTERDOWN", "UNKILLABLE", "BUSY")):
+    if text.startswith(("MISCONF", "NOREPLICAS", "UNKILLABLE", "BUSY")):
         log.error("Redis refuses to write: %s", text)
         return StoreUnavailable("the store takes no writes at the moment; nothing was written")
     return error

@@ -24,6 +24,8 @@ log = logging.getLogger("layby.engine")
 
 IN_USE_WAIT_S = 1.0
 CALM_S = 30.0
+UNANSWERED_S = 15.0
+"""How long a command waits for the engine of a running server: longer than that server waits for an earlier engine."""
 PAUSES_S = (0.0, 0.1, 0.5, 2.0, 5.0)
 
 
@@ -154,13 +156,22 @@ async def _shared(engine: EmbeddedEngine, directory: DataDirectory) -> str:
     """The running server's engine, once it has loaded; or `engine`, started, if no server runs."""
     if not directory.has_data():
         raise EngineError(f"there is no Layby data in {directory.path}: check --data-dir")
-    while True:
+    clock = asyncio.get_running_loop().time
+    end = clock() + UNANSWERED_S
+    while clock() < end:
         if url := await engine.start_if_free():
             return url
         socket = directory.socket()
-        if socket is not None and (await ask(socket, "PING")).startswith("+PONG"):
+        answer = await ask(socket, "PING") if socket else ""
+        if socket and answer.startswith("+PONG"):
             return _url(socket)
+        if answer:  # it loads its data, however long that takes
+            end = clock() + UNANSWERED_S
         await asyncio.sleep(0.1)
+    raise EngineError(
+        f"a server, process {directory.server_lock.holder()}, has {directory.path}, and its engine does not answer:"
+        f" look at {directory.log}, or stop that server"
+    )
 
 
 def _acquired(directory: DataDirectory) -> bool:

@@ -7,6 +7,7 @@ commits only wake a follower; it reads on from its position, so that lost news c
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,13 +15,15 @@ from contextlib import contextmanager
 from eventstore.connection import Connection
 from eventstore.domain.errors import InvalidRequest, LaybyError
 from eventstore.feed_cursor import NONE, EntryId, GarbledCursor, Position, parse
-from eventstore.feed_follower import Follower
+from eventstore.feed_follower import Board, Follower
 from eventstore.feed_reader import FeedItem, Items, Reader, Wanted
 from eventstore.feed_store import entry_id, newest_command
 from eventstore.hub import Hub
 from eventstore.keys import Keys
 
 __all__ = ["NOW", "Feed", "FeedItem", "Items"]
+
+log = logging.getLogger("layby.feed")
 
 NOW = "now"
 POLL_S = 15.0
@@ -34,8 +37,9 @@ class Feed:
         self._connection: Connection = connection
         self._keys: Keys = keys
         self._followers: set[Follower] = set()
+        self._board: Board = Board()
         self._poller: asyncio.Task[None] | None = None
-        hub.on_partition.append(self._heard)
+        hub.on_partition.append(self._board.put)
 
     async def follow(self, tenant: str, cursor: str | None = None, wanted: Wanted | None = None) -> Items:
         """Items for ever, a few at a time, each session's in their order. The first list comes at once, empty, when
@@ -45,7 +49,7 @@ class Feed:
         Raises `InvalidRequest` for a garbled cursor, `CursorTooOld`, `Diverged`, and `StoreUnavailable`.
         """
         position = self._position(tenant, cursor)
-        follower = Follower(Reader(self._connection, self._keys, tenant, position, wanted))
+        follower = Follower(Reader(self._connection, self._keys, tenant, position, wanted), self._board)
         with self._listening(follower):  # listen first, then look: what is committed in between is news
             if cursor == NOW:
                 await self._move_to_end(position)
@@ -88,19 +92,19 @@ class Feed:
                 self._poller.cancel()
                 self._poller = None
 
-    def _heard(self, partition: int) -> None:
-        for follower in self._followers:
-            follower.news(partition)
-
     async def _poll(self) -> None:
         """One look for all followers, now and then: announcements may get lost."""
         while True:
             await asyncio.sleep(POLL_S * random.uniform(0.8, 1.2))
             try:
-                found = await self._newest()
+                await self._look()
             except LaybyError:  # the store is away: its return is announced
                 continue
-            for number, newest in enumerate(found):
-                for follower in self._followers:
-                    if follower.position.ids[number] != newest:
-                        follower.news(number)
+            except Exception:  # whatever it is, lost news must go on being noticed
+                log.exception("followers could not be checked for lost news; trying again")
+
+    async def _look(self) -> None:
+        for number, newest in enumerate(await self._newest()):
+            for follower in self._followers:
+                if follower.position.ids[number] != newest:
+                    follower.news(number)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import takewhile
 
 from eventstore import feed_history
 from eventstore.feed_cursor import Position
@@ -19,11 +20,35 @@ ENTRIES_AT_ONCE = 64
 CHECKED_AT_ONCE = 256
 
 
+class Board:
+    """News for all followers of a process, put up once whatever their number. A follower that is busy reads it when it
+    is done; one that waits is woken."""
+
+    def __init__(self) -> None:
+        self.count: int = 0
+        self._changed: dict[int, int] = {}  # partition to the newest count, the newest last
+        self.idle: set[asyncio.Event] = set()
+
+    def put(self, partition: int) -> None:
+        """Something happened there."""
+        self.count += 1
+        self._changed.pop(partition, None)
+        self._changed[partition] = self.count
+        while self.idle:
+            self.idle.pop().set()
+
+    def since(self, count: int) -> list[int]:
+        """The partitions where something happened after this count."""
+        return list(takewhile(lambda partition: self._changed[partition] > count, reversed(self._changed)))
+
+
 class Follower:
     """Asked for one round after another; `wait` in between."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, board: Board) -> None:
         self._reader: Reader = reader
+        self._board: Board = board
+        self._read: int = board.count
         self._news: dict[int, None] = {}
         self._begun: dict[int, None] = {}  # partitions that wait until their history is told
         self._wake: asyncio.Event = asyncio.Event()
@@ -42,9 +67,20 @@ class Follower:
     async def wait(self) -> None:
         """Until there is something to look at."""
         heed_cancellation()
+        self._read_board()
         while not (self._news or self._begun or self.position.history):
             self._wake.clear()
-            await self._wake.wait()
+            self._board.idle.add(self._wake)
+            try:
+                await self._wake.wait()
+            finally:
+                self._board.idle.discard(self._wake)
+            self._read_board()
+
+    def _read_board(self) -> None:
+        for partition in self._board.since(self._read):
+            self.news(partition)
+        self._read = self._board.count
 
     async def begin(self) -> None:
         """Find out where there is something to look at. Raises `CursorTooOld`, `Diverged`, `StoreUnavailable`."""
@@ -70,6 +106,7 @@ class Follower:
 
     async def round(self) -> Items:
         """A stretch of some partitions with news, then a stretch of a history."""
+        self._read_board()
         if some := list(self._news)[:PARTITIONS_AT_ONCE]:
             async for items in self._round(some):
                 yield items

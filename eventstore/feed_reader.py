@@ -162,11 +162,7 @@ class Reader:
 
     async def run(self, calls: list[ScriptCall]) -> list[list[Any]]:
         """One round trip. Raises `StoreUnavailable`."""
-        replies = await self._connection.run_all(calls)
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise reply
-        return replies
+        return await self._connection.run_each(calls)
 
 
 def _note_loss(found: _Range, seq: int) -> None:

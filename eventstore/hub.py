@@ -26,7 +26,7 @@ class Topic:
         self.version: int = 0
         self.recent: deque[tuple[int, bytes]] = deque()
         self._recent_bytes: int = 0
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: set[asyncio.Future[None]] = set()
 
     def heard(self, seq: int) -> None:
         """There are events up to this one."""
@@ -46,7 +46,7 @@ class Topic:
             self.last_seq, self.ended = last_seq, ended
 
     def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, set()
         for future in waiting:
             if not future.done():
                 future.set_result(None)
@@ -71,7 +71,7 @@ class Topic:
     async def changed(self, timeout_s: float) -> None:
         """Wait until somebody wakes the readers, or for so long."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+        self._waiting.add(future)
         try:
             # Not wait_for: on Python 3.11 it loses a cancellation that comes together with the news.
             async with asyncio.timeout(timeout_s):
@@ -79,8 +79,7 @@ class Topic:
         except TimeoutError:
             pass
         finally:
-            if future in self._waiting:
-                self._waiting.remove(future)
+            self._waiting.discard(future)
 
 
 class Hub:

@@ -23,6 +23,7 @@ class Lane:
         self.queue: dict[Pending, None] = {}
         self.head: Head | None = None
         self.calls: dict[str, Call | InvalidSnapshot | None] = {}
+        self.sums: dict[str, str] = {}
         self.running: bool = False
         self._retries: dict[str, str] = {}
 
@@ -43,27 +44,29 @@ class Lane:
 
     def forget(self) -> None:
         """Nothing that is remembered of the session can be relied on."""
-        self.head, self.calls = None, {}
+        self.head, self.calls, self.sums = None, {}, {}
 
     def take_head(self, head: Head) -> None:
         """A head that was read: what is known of calls holds only as long as the revision stays."""
         if self.head is None or self.head.revision != head.revision:
-            self.calls = {}
+            self.calls, self.sums = {}, {}
         self.head = head
 
     def committed(self, commit: Commit) -> None:
         self.head = commit.head
-        self.know(commit.calls)
+        self.know(commit.calls, commit.sums)
 
-    def know(self, calls: Mapping[str, Call | InvalidSnapshot | None]) -> None:
-        """Remember calls as they stand at this head."""
+    def know(self, calls: Mapping[str, Call | InvalidSnapshot | None], sums: Mapping[str, str]) -> None:
+        """Remember calls as they stand at this head, and the sums of their records."""
         self.calls.update(calls)
+        self.sums.update(sums)
 
     def trim(self) -> None:
         """Forget calls that neither wait nor run. Only between batches: one batch may need more than are kept."""
         if self.head and len(self.calls) > CACHED_CALLS:
             session = self.head.session
             self.calls = {i: call for i, call in self.calls.items() if i in session.waiting or i in session.leases}
+            self.sums = {i: sum_ for i, sum_ in self.sums.items() if i in self.calls}
 
     def resolve(self, batch: Batch, durability: str) -> None:
         """The batch holds: everyone who was decided in it hears so."""

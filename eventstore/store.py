@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha1
 from typing import Any
 
 from eventstore import scripts
@@ -52,12 +53,13 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a command is judged by, as of `now` (ms, the engine's clock)."""
+    """What a command is judged by, as of `now` (ms, the engine's clock). `sums` are those of the calls' records."""
 
     now: int
     head: Head
     records: dict[str, str]
     calls: dict[str, Call | InvalidSnapshot | None]
+    sums: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ class Line:
 
 @dataclass(slots=True)
 class Commit:
-    """Everything that one script call changes. Times are in milliseconds."""
+    """Everything that one script call changes. Times are in milliseconds. `replaces` holds the sums of the call
+    records that it was decided on; `texts` are the new ones."""
 
     keys: SessionKeys
     base: Head
@@ -86,6 +89,16 @@ class Commit:
     marks: dict[str, int]
     unmarks: list[str]
     records: dict[str, str]
+    replaces: Mapping[str, str] = field(default_factory=dict[str, str])
+    texts: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.texts = {iid: jsontext.dumps(calls.to_record(call)) for iid, call in self.calls.items()}
+
+    @property
+    def sums(self) -> dict[str, str]:
+        """Those of the records that it writes."""
+        return {iid: record_sum(text.encode()) for iid, text in self.texts.items()}
 
     @property
     def head(self) -> Head:
@@ -114,8 +127,7 @@ class Commit:
 
     def _body(self) -> list[Argument]:
         lines = (part for line in self.lines for part in (line.text, line.hash))
-        records = ((i, jsontext.dumps(calls.to_record(call))) for i, call in self.calls.items())
-        changed = (part for pair in records for part in pair)
+        changed = (part for i, text in self.texts.items() for part in (i, text, self.replaces.get(i, "")))
         kept = (part for pair in self.records.items() for part in pair)
         return [*lines, *changed, *kept, *self.marks.values()]
 
@@ -148,7 +160,13 @@ def decode_loaded(
     kept, records = found[: len(retry_fields)], found[len(retry_fields) :]
     retries = {name: raw.decode() for name, raw in zip(retry_fields, kept, strict=True) if raw is not None}
     known = {iid: decode_call(raw) for iid, raw in zip(interrupt_ids, records, strict=True)}
-    return Loaded(int(now), decode_head(session_id, head), retries, known)
+    sums = {iid: record_sum(raw) for iid, raw in zip(interrupt_ids, records, strict=True) if raw is not None}
+    return Loaded(int(now), decode_head(session_id, head), retries, known, sums)
+
+
+def record_sum(record: bytes) -> str:
+    """What a commit knows a stored record by (SHA-1, as the script computes it), so that it replaces no other."""
+    return sha1(record, usedforsecurity=False).hexdigest()
 
 
 def decode_call(raw: bytes | None) -> Call | InvalidSnapshot | None:
@@ -159,7 +177,7 @@ def decode_call(raw: bytes | None) -> Call | InvalidSnapshot | None:
         return calls.from_record(jsontext.read(raw))
     except InvalidSnapshot as error:
         return error
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         return InvalidSnapshot(f"the stored record of this call is damaged: {type(error).__name__}")
 
 

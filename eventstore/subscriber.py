@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from redis import exceptions as redis_errors
@@ -33,9 +34,10 @@ class Subscriber:
         pause = SHORTEST_PAUSE_S
         while True:
             try:
-                async for message in self._messages():
-                    pause = SHORTEST_PAUSE_S
-                    self._heard(message)
+                async with aclosing(self._messages()) as messages:  # whatever ends this, its connection goes with it
+                    async for message in messages:
+                        pause = SHORTEST_PAUSE_S
+                        self._heard(message)
             except (redis_errors.RedisError, OSError) as error:
                 log.info("subscription lost (%s); trying again", type(error).__name__)
             except Exception:  # whatever it is, the process must not go deaf
@@ -73,7 +75,7 @@ class Subscriber:
 
     def _announced(self, partition: int, data: bytes) -> None:
         try:
-            member, seq, due = data.decode().split(" ")
+            member, seq, due, *_ = data.decode().split(" ")  # a later version may add fields at the end
             news = None if seq == "deleted" else int(seq), int(due) if due else None
         except ValueError:
             log.warning("not an announcement of ours: %.100r", data)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
+from collections import Counter
 from heapq import heappop, heappush
 
 from eventstore.clock import EngineClock
@@ -25,8 +27,11 @@ log = logging.getLogger("layby.sweeper")
 SCAN_EVERY_S = 15.0
 SCAN_AHEAD_MS = 60_000
 """A scan fetches what falls due until well after the next one. What is due later need not be remembered."""
+SCAN_MEMBERS = 1_000
+"""A scan fetches so many of a partition at most; the next one comes when these are swept."""
 LONGEST_SLEEP_S = 1.0
 TRY_AGAIN_MS = 5_000
+SLICE = 256
 AT_ONCE = 64
 
 
@@ -42,6 +47,9 @@ class Sweeper:
         self._due: dict[str, int] = {}
         self._wake: asyncio.Event = asyncio.Event()
         self._scan_at: float = 0.0
+        self._goes_on: bool = False  # whether the next scan continues the last one
+        self._overdue: dict[int, set[str]] = {}  # by partition: what was overdue in the last scan
+        self._stuck: Counter[int] = Counter()  # by partition: how much of that was still there in the next
         self._slots: asyncio.Semaphore = asyncio.Semaphore(AT_ONCE)
 
     def note(self, member: str, due: int | None) -> None:
@@ -56,7 +64,7 @@ class Sweeper:
 
     def rescan(self) -> None:
         """Read the index again, soon."""
-        self._scan_at = 0.0
+        self._scan_at, self._goes_on = 0.0, False
         self._wake.set()
 
     async def run(self) -> None:
@@ -66,37 +74,63 @@ class Sweeper:
                 await self._round()
             except LaybyError as error:  # the engine is away: what is due waits in its index
                 log.info("sweep put off: %s", error.detail)
-                self._scan_at = 0.0
+                self.rescan()
                 await asyncio.sleep(0.2)
             except Exception:  # whatever it is, deadlines must go on being swept
                 log.exception("sweep failed; trying again")
-                self._scan_at = 0.0
+                self.rescan()
                 await asyncio.sleep(LONGEST_SLEEP_S)
 
     async def _round(self) -> None:
         self._wake.clear()
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._scan_at:
+        if asyncio.get_running_loop().time() >= self._scan_at and not (self._goes_on and self._is_due()):
             await self._scan()
-            self._scan_at = loop.time() + SCAN_EVERY_S
         if due := self._take_due():
             await asyncio.gather(*map(self._expire, due))
-        await self._sleep()
+        elif not self._goes_on:
+            await self._sleep()
 
     async def _scan(self) -> None:
-        """Read what is due soon from the index of every partition, and the engine's clock."""
+        """Read what is due soon from the index of every partition, and the engine's clock.
+
+        If there is more that is overdue than one scan reads, the next goes on at once, behind what was not to be swept.
+        """
+        if not self._goes_on:
+            self._overdue.clear()
+            self._stuck.clear()
+        self._scan_at = math.inf
         partitions = self._keys.all_partitions()
         seconds, micros = await self._connection.command("TIME")
         now = int(seconds) * 1000 + int(micros) // 1000
         self._clock.observe(now)
-        ranges = [("ZRANGEBYSCORE", p.deadlines, "-inf", now + SCAN_AHEAD_MS, "WITHSCORES") for p in partitions]
-        for reply in await self._connection.commands(ranges):
-            for member, score in zip(reply[::2], reply[1::2], strict=True):
-                self.note(member.decode(), int(float(score)))
+        until = now + SCAN_AHEAD_MS
+        ranges = [
+            ("ZRANGEBYSCORE", p.deadlines, "-inf", until, "WITHSCORES", "LIMIT", self._stuck[p.number], SCAN_MEMBERS)
+            for p in partitions
+        ]
+        covered = now + int(SCAN_EVERY_S * 1000)
+        for partition, reply in zip(partitions, await self._connection.commands(ranges), strict=True):
+            found = [(name.decode(), int(float(score))) for name, score in zip(reply[::2], reply[1::2], strict=True)]
+            before = self._overdue.get(partition.number, set())
+            overdue = {member for member, due in found if due <= now}
+            for member, due in found:
+                if member not in before:
+                    self.note(member, due)
+            self._overdue[partition.number] = overdue
+            self._stuck[partition.number] += len(overdue & before)
+            if len(found) == SCAN_MEMBERS:  # what follows is due no earlier than the last of these
+                covered = min(covered, found[-1][1])
+        if self._scan_at == math.inf:  # else another was asked for meanwhile
+            self._goes_on = covered <= now
+            self._scan_at = asyncio.get_running_loop().time() + max(0, covered - now) / 1000
+
+    def _is_due(self) -> bool:
+        return bool(self._heap) and self._heap[0][0] <= self._clock.now()
 
     def _take_due(self) -> list[str]:
+        """Some of what is due."""
         due, now = list[str](), self._clock.now()
-        while self._heap and self._heap[0][0] <= now:
+        while self._heap and self._heap[0][0] <= now and len(due) < SLICE:
             deadline, member = heappop(self._heap)
             if self._due.get(member) == deadline:
                 del self._due[member]

@@ -50,7 +50,7 @@ class Tails:
         """
         with self._hub.watch(keys) as topic:
             seen, known = topic.version, topic.last_seq
-            page = await self._log.page(keys, start, CHUNK_LINES)
+            page = await self._first(keys, topic, start)
             topic.learned(page.last_seq, known, ended=page.ended)
             chunk = _chunk(page, page.first)
             while True:
@@ -58,6 +58,15 @@ class Tails:
                 if chunk.end:
                     return
                 chunk, seen = await self._next(keys, topic, chunk.next_from, seen)
+
+    async def _first(self, keys: SessionKeys, topic: Topic, start: int) -> Page:
+        """Shared with others where it does no harm that the answer may be a little older than the question: news of
+        what it lacks will come. It must not be told that way that nothing will come, or that something is overdue."""
+        if start > 0:
+            page = await self._fetch(keys, topic, start)
+            if page.exists and not page.ended and not (page.due is not None and page.due <= page.now):
+                return page
+        return await self._log.page(keys, start, CHUNK_LINES)
 
     async def _next(self, keys: SessionKeys, topic: Topic, seq: int, seen: int) -> tuple[Chunk, int]:
         """The next chunk that holds something, and the state of the topic that was seen before it was read."""

@@ -210,14 +210,14 @@ class Writer:
 
     async def _load(self, lane: Lane, pending: list[Pending], missing: Sequence[str]) -> None:
         """Read the head, the calls that are missing or named, and the retry records: all as of the same moment."""
-        named = {name for name in map(_named, pending) if name and name not in lane.calls}
+        named = {name for name in map(_named, pending) if name}
         names = [*missing, *(named - set(missing))]
         retries = {item.retry.field: item for item in pending if item.retry}
         reply = await self._reads.reply(load_call(lane.keys, names, list(retries)))
         loaded = decode_loaded(lane.keys.session_id, reply, names, list(retries))
         self._clock.observe(loaded.now)
         lane.take_head(loaded.head)
-        lane.know(loaded.calls)
+        lane.know(loaded.calls, loaded.sums)
         for item in pending:
             item.checked = True
         for field, record in loaded.records.items():
@@ -225,7 +225,7 @@ class Writer:
 
     async def _commit(self, lane: Lane, batch: Batch) -> bool:
         assert lane.head is not None
-        commit = batch.commit(lane.keys, lane.head, self._process)
+        commit = batch.commit(lane.keys, lane.head, self._process, lane.sums)
         reply, reached = await self._commits.run(commit.script_call(self._feed_keep))
         word, now = reply[0].decode(), int(reply[1])
         if word == "early":
@@ -238,6 +238,8 @@ class Writer:
             raise lost(lane.keys, int(reply[2].partition(b"-")[0]))
         elif not self._was_ours(lane, commit, reply):
             batch.look_again()
+            if word == "changed":
+                lane.forget()
             if word == "replay":
                 lane.replay(batch.with_record(reply[3].decode()), reply[4].decode())
             return False

@@ -16,7 +16,7 @@ from projections.layout import Layout, SessionModels
 from projections.view import SessionView, call_from_shown, empty_view, from_record, named_call
 from projections.writes import Change, indexed
 
-FOLD_LINES = 250
+FOLD_LINES = 100
 FOLD_BYTES = 256 * 1024
 """What is read of a session at once, so that neither this process nor the engine is busy for long with one."""
 

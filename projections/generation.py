@@ -14,6 +14,7 @@ from eventstore import scripts
 from eventstore.connection import Connection
 from eventstore.keys import Keys
 from eventstore.scripts import ScriptCall
+from projections import layout as layouts
 from projections.folding import Folded, Target, fold_new, load_calls, load_views
 from projections.layout import Layout
 from projections.unread import Unread, decode_unread, unread_call
@@ -23,9 +24,9 @@ log = logging.getLogger("layby.projections")
 
 PROJECT = scripts.load("projections", "project")
 SESSIONS_AT_ONCE = 64
-WRITES_AT_ONCE = 1_000
-"""About how many writes one script call applies: the engine does nothing else meanwhile."""
-CALLS_AT_ONCE = 250
+WRITES_AT_ONCE = 500
+"""About how many writes one script call applies: the engine, and this process, do nothing else meanwhile."""
+CALLS_AT_ONCE = 100
 """How many calls of a deleted session are removed at once."""
 
 
@@ -142,8 +143,9 @@ class Generation:
     async def _apply(self, checkpoint: str, writes: Writes, following: str | None = None) -> None:
         """Models and checkpoint, together. After a lost answer this finds its own work done, and reads again."""
         kind, new = "served" if self._served else "built", checkpoint if following is None else following
-        header = [kind, self.layout.generation, checkpoint, new, len(writes.views) // 2]
-        call = ScriptCall(PROJECT, writes.script_keys(self.layout), [*header, *writes.views, *writes.args])
+        keys, args = writes.script()
+        keys = [layouts.current(self.layout.partition), self.layout.checkpoint, *keys]
+        call = ScriptCall(PROJECT, keys, [kind, self.layout.generation, checkpoint, new, *args])
         match await self._connection.run(call):
             case [b"ok"]:
                 return

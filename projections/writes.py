@@ -10,33 +10,37 @@ from eventstore.domain import jsontext
 from eventstore.domain.call import PENDING, Call
 from eventstore.domain.session import WAITING, Session
 from eventstore.scripts import Argument
-from projections.layout import Layout, current
+from projections.layout import Layout
 from projections.view import SessionView, row, to_record
 
 
 @dataclass(slots=True)
 class Writes:
-    """Writes in the order they are to happen, each key once, and the views that they build on."""
+    """Writes, and the views that they build on. Those of one kind to one key become one command of many arguments; so
+    their order counts within such a group alone, and one write must not depend on another's."""
 
-    keys: dict[str, int] = field(default_factory=dict[str, int])
-    args: list[Argument] = field(default_factory=list[Argument])
-    views: list[Argument] = field(default_factory=list[Argument])
+    groups: dict[tuple[str, str], list[Argument]] = field(default_factory=dict[tuple[str, str], list[Argument]])
+    views: dict[str, int] = field(default_factory=dict[str, int])
     count: int = 0
 
     def add(self, command: str, key: str, *arguments: Argument) -> None:
-        self.args += [command, self._number(key), len(arguments), *arguments]
+        self.groups.setdefault((command, key), []).extend(arguments)
         self.count += 1
 
     def expect(self, view: str, seq: int) -> None:
         """These writes hold only if the stored view still is at this seq (0: not there)."""
-        self.views += [self._number(view), seq or ""]
+        self.views[view] = seq
 
-    def script_keys(self, layout: Layout) -> list[str]:
-        return [current(layout.partition), layout.checkpoint, *self.keys]
-
-    def _number(self, key: str) -> int:
-        """Counted from 1, after the two that stand first among the keys of the script."""
-        return self.keys.setdefault(key, len(self.keys) + 3)
+    def script(self) -> tuple[list[str], list[Argument]]:
+        """The keys, each once, and the arguments that name them by number; two other keys stand before them."""
+        keys = list(dict.fromkeys([*self.views, *(key for _, key in self.groups)]))
+        numbers = {key: number for number, key in enumerate(keys, 3)}
+        args: list[Argument] = [len(self.views)]
+        for view, seq in self.views.items():
+            args += [numbers[view], seq or ""]
+        for (command, key), arguments in self.groups.items():
+            args += [command, numbers[key], len(arguments), *arguments]
+        return keys, args
 
 
 @dataclass(frozen=True, slots=True)

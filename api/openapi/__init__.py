@@ -21,6 +21,8 @@ JSON, snake_case, UTF-8; times are RFC 3339 UTC with milliseconds. Unknown reque
 A path that is no route here answers 404 `not-found`, a method that a route does not have 405
 `method-not-allowed` with `Allow`. What each problem means is told at <https://layby.dev/problems/>.
 
+An open development server needs no key; keys come with a later version, and scopes with them.
+
 Publishers that write often may use the WebSocket `/v1/sessions/{session_id}/publish` (subprotocol
 `layby.v1`), which is beyond the reach of this document.
 """
@@ -61,5 +63,5 @@ def _bearer() -> Node:
     return {
         "type": "http",
         "scheme": "bearer",
-        "description": "Made with `layby keys create`. A server without keys is open, on a loopback address.",
+        "description": "An open development server needs no key; keys come with a later version.",
     }

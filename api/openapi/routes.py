@@ -77,7 +77,7 @@ def _description(route: Route) -> str:
 
 
 def _security(scope: str | None) -> list[Node]:
-    """A key, or none at all: a server without keys is open, on a loopback address."""
+    """A key, or none at all: an open development server needs no key."""
     return [] if scope is None else [{"bearer": [scope] if scope else []}, {}]
 
 

@@ -65,7 +65,7 @@ def guarded(endpoint: Endpoint, codes: Mapping[str, str] = _CODES) -> Endpoint:
 def named(request: Request, session_id: str) -> str:
     """The answer to this request is about this session. Raises `SessionNotFound` for what can be no session's id."""
     if not SESSION_ID.fullmatch(session_id):
-        raise SessionNotFound("there is no session of this id")
+        raise SessionNotFound()
     request.state.session_id = session_id
     return session_id
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.headers import idempotency_key, retry_sources
+from api.creating import create_unnamed
 from api.services import Services
-from api.sessions import GENERATIONS, PREFIX
-from api.wire import Posted, receive_post
+from api.wire import receive_post
 from api.zhin.answers import named, ok, session_of
 from api.zhin.bodies import Body
 from api.zhin.events import TOKEN_PREFIX
 from eventstore.batch import Answer
-from eventstore.domain import ids
 from eventstore.domain.commands import CreateSession, SendMessage
-from eventstore.domain.errors import SessionExists
 
 
 class Sessions:
@@ -27,19 +24,9 @@ class Sessions:
     async def start(self, request: Request) -> Response:
         post = await receive_post(self._services, request, "publish")
         message = Body(post.body).text("message", "MESSAGE_REQUIRED")
-        answer = await self._create(post, _new_ids(request, post), message)
+        answer = await create_unnamed(self._services, request, post, partial(CreateSession, message=message))
         named(request, answer.result["session_id"])
         return _session(answer)
-
-    async def _create(self, post: Posted, names: Iterator[str], message: str) -> Answer:
-        principal = post.principal
-        for name in names:
-            command = CreateSession(name, message=message)
-            try:
-                return await self._services.store.execute(principal.tenant, name, command, principal.actor, post.retry)
-            except SessionExists:
-                continue
-        raise SessionExists("this Idempotency-Key has made many sessions over the days; use a new key")
 
     async def send(self, request: Request) -> Response:
         post, name = await receive_post(self._services, request, "publish"), session_of(request)
@@ -52,16 +39,6 @@ class Sessions:
         return _session(
             await self._services.store.execute(principal.tenant, name, command, principal.actor, post.retry)
         )
-
-
-def _new_ids(request: Request, post: Posted) -> Iterator[str]:
-    """The id to make, and others for the case that it is taken: with an Idempotency-Key they follow from it, so that
-    a retry finds what the first request made."""
-    key = idempotency_key(request)
-    if key is None:
-        return iter([ids.random_id(PREFIX)])
-    sources = retry_sources(request, post.principal, key)
-    return (ids.derived_id(PREFIX, *sources, str(generation)) for generation in range(GENERATIONS))
 
 
 def _session(answer: Answer) -> Response:

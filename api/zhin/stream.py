@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Final
+from typing import Final, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,17 +13,16 @@ from starlette.responses import Response
 from api import query
 from api.encoders import NDJSON_TYPE, Ndjson
 from api.live import STREAM_HEADERS, LiveResponse
+from api.pieces import gather
 from api.routing import Endpoint
 from api.services import Services
-from api.stream import PIECE_BYTES
+from api.stream import END
 from api.zhin.answers import BadRequest, session_of
 from api.zhin.events import translate
 from eventstore.domain.session import RUNNING
 from eventstore.eventstore import EventStore
-from eventstore.store import Page
-from eventstore.tail import POLL_S
+from eventstore.tail import Chunk
 
-PAGE_LINES: Final = 200
 _INDEX = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 
@@ -38,12 +37,12 @@ def endpoint(services: Services) -> Endpoint:
     async def stream(request: Request) -> Response:
         principal = services.door.enter(request, "read")
         name, start = session_of(request), _start_index(request) + 1
-        pages = _pages(services.store, principal.tenant, name, start)
-        first = await anext(pages)
+        chunks = _chunks(services.store, principal.tenant, name, start)
+        first = await anext(chunks)
         if request.method == "HEAD":
-            await pages.aclose()
+            await chunks.aclose()
             return Response(None, 200, STREAM_HEADERS, _LINES.media_type)
-        return LiveResponse(_frames(first, pages), _LINES, services.live, services.metrics)
+        return LiveResponse(_frames(first, chunks), _LINES, services.live, services.metrics)
 
     return stream
 
@@ -55,41 +54,31 @@ def _start_index(request: Request) -> int:
     return int(value or 0)
 
 
-async def _pages(store: EventStore, tenant: str, name: str, start: int) -> AsyncGenerator[Page]:
-    """What is stored, then what comes, as long as the session runs. The first page comes at once and may be empty.
+async def _chunks(store: EventStore, tenant: str, name: str, start: int) -> AsyncGenerator[list[bytes]]:
+    """The lines from `start` on: what is stored, then what comes, as long as the session runs. The first come at once,
+    and may be none.
 
     Raises `SessionNotFound`, `SessionDeleted`, `StoreUnavailable`.
     """
-    with store.hub.watch(store.session_keys(tenant, name)) as topic:
-        while True:
-            seen, known = topic.version, topic.last_seq
-            page = await store.page(tenant, name, start, PAGE_LINES)
-            topic.learned(page.last_seq, known, ended=page.ended)
-            yield page
-            start += len(page.lines)
-            if start <= page.last_seq:
-                continue
-            if page.status != RUNNING:
+    last_seq = (await store.page(tenant, name, END, 0)).last_seq
+    async with aclosing(_follow(store, tenant, name, min(start, last_seq + 1))) as chunks:
+        async for chunk in chunks:
+            yield chunk.lines[max(0, start - chunk.first) :]
+            if chunk.end:
                 return
-            if topic.last_seq <= page.last_seq and topic.version == seen:
-                await topic.changed(POLL_S)
+            now = await store.page(tenant, name, END, 0)
+            if now.status != RUNNING and now.last_seq < chunk.next_from:
+                return
 
 
-async def _frames(first: Page, pages: AsyncGenerator[Page]) -> AsyncGenerator[bytes]:
-    async with aclosing(pages):
-        for piece in _pieces(first):
+def _follow(store: EventStore, tenant: str, name: str, start: int) -> AsyncGenerator[Chunk]:
+    return cast("AsyncGenerator[Chunk]", store.follow(tenant, name, start))
+
+
+async def _frames(first: list[bytes], chunks: AsyncGenerator[list[bytes]]) -> AsyncGenerator[bytes]:
+    async with aclosing(chunks):
+        for piece in gather(map(translate, first)):
             yield piece
-        async for page in pages:
-            for piece in _pieces(page):
+        async for lines in chunks:
+            for piece in gather(map(translate, lines)):
                 yield piece
-
-
-def _pieces(page: Page) -> Iterator[bytes]:
-    piece = bytearray()
-    for line in page.lines:
-        piece += translate(line)
-        if len(piece) >= PIECE_BYTES:
-            yield bytes(piece)
-            piece.clear()
-    if piece:
-        yield bytes(piece)

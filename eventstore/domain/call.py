@@ -18,6 +18,7 @@ from eventstore.domain.events import Event
 
 PENDING, APPROVED, EXECUTED = "PENDING_APPROVAL", "APPROVED_EXECUTING", "EXECUTED"
 REJECTED, EXPIRED = "REJECTED", "EXPIRED"
+KINDS = ("approval", "question", "authorization")
 STATUSES = (PENDING, APPROVED, EXECUTED, REJECTED, EXPIRED)
 _MOVES = {(PENDING, APPROVED), (APPROVED, EXECUTED), (PENDING, REJECTED), (PENDING, EXPIRED)}
 
@@ -275,6 +276,8 @@ def from_record(record: Any) -> Call:
 def _from_record(record: dict[str, Any]) -> Call:
     snapshot = state_snapshot.parse(record["state_snapshot"], "/state_snapshot")
     document, rest = snapshot.pending_tool_call, _DEFAULTS | {name: record[name] for name in _BESIDE if name in record}
+    if any(type(rest[name]) is not kind for name, kind in _TYPES.items()) or rest["kind"] not in KINDS:
+        raise TypeError("a member is of another type")
     if record.get("execution") is not None:
         rest["execution"] = Execution(**record["execution"])
     return Call(
@@ -293,6 +296,17 @@ def _from_record(record: dict[str, Any]) -> Call:
 
 
 _ALWAYS = object()
+_TYPES: dict[str, type] = {
+    "kind": str,
+    "args_digest": str,
+    "options": list,
+    "allow_edits": bool,
+    "idempotent": bool,
+    "created_at": int,
+    "asked_seq": int,
+    "is_error": bool,
+    "refusals": int,
+}
 _IN_DOCUMENT = {
     "interrupt_id",
     "status",

@@ -9,7 +9,6 @@ from __future__ import annotations
 from eventstore.domain import deciding, executing
 from eventstore.domain.commands import (
     Actor,
-    CallCommand,
     ClaimCall,
     Command,
     CompleteAuthorization,
@@ -25,18 +24,17 @@ from eventstore.domain.commands import (
 from eventstore.domain.draft import Context, Draft, KnownCalls
 from eventstore.domain.errors import ContinuationTokenStale, SessionBusy, SessionExists, SessionTerminal
 from eventstore.domain.publishing import publish
-from eventstore.domain.retiring import expire_due, pass_due
+from eventstore.domain.retiring import expire_due
 from eventstore.domain.session import Session
 
 
 def decide(session: Session, calls: KnownCalls, command: Command, by: Actor, context: Context) -> Draft:
     """What the command leads to. Raises `LaybyError` when it is refused, `MissingCalls` when calls must be loaded.
 
+    What is due has taken effect before: by an `ExpireDue` of its own, at the same time.
     A `Draft` with an `error` is a refusal that leaves events behind. The session and the calls stay as they were.
     """
     draft = Draft(session, calls, context)
-    if isinstance(command, CallCommand):
-        pass_due(draft, command.interrupt_id)
     match command:
         case Publish():
             publish(draft, command, by)

@@ -54,8 +54,7 @@ def complete_authorization(draft: Draft, command: CompleteAuthorization, by: Act
         raise CallNotFound(f"{call.interrupt_id} is no authorization; decide it with POST …/calls/…/decision")
     action = "approve" if command.success else "reject"
     if call.decision is not None:
-        decided = call.decision
-        same = (decided["action"], decided["note"]) == (action, command.error) and _same_actor(call, by)
+        same = call.decision["action"] == action and _same_actor(call, by)  # the error, like a note, does not count
         return _decided_before(draft, call, same)
     if call.status == EXPIRED:
         return refuse_late(draft, call, action, by)

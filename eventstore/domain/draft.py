@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from eventstore.domain import call as calls
-from eventstore.domain.call import Call
+from eventstore.domain.call import EXPIRED, PENDING, Call, ImpossibleMove
 from eventstore.domain.commands import Actor
-from eventstore.domain.errors import CallNotFound, InvalidSnapshot, LaybyError
+from eventstore.domain.errors import CallNotFound, InvalidSnapshot, LaybyError, TooLarge
 from eventstore.domain.events import ASKS, SERVICE, Event
 from eventstore.domain.ids import IdSource
 from eventstore.domain.session import Session
@@ -18,6 +19,8 @@ KnownCalls = Mapping[str, Call | InvalidSnapshot | None]
 """Calls by id: None is known not to exist; a call whose stored document is broken is that error."""
 
 SYSTEM = Actor(SERVICE)
+MOST_DERIVED = 8_000_000
+"""Characters of call ids that one command may make the service repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,7 @@ class Draft:
         self.error: LaybyError | None = None
         self.renewed: bool = False
         self._known: KnownCalls = known
-
-    @property
-    def empty(self) -> bool:
-        """Nothing to write."""
-        return not self.events and not self.renewed
+        self._derived: int = 0
 
     def emit(self, kind: str, data: dict[str, Any], by: Actor = SYSTEM, occurred_at: str | None = None) -> Event:
         """Append one event."""
@@ -83,10 +82,12 @@ class Draft:
         return event
 
     def _change_call(self, event: Event) -> None:
-        """A broken stored call is left as it is: its events go on, its record waits for a person."""
+        """A stored call that is broken, or at odds with its session, is left as it is: its events go on, so that
+        nothing else is held up, and its record waits for a person."""
         interrupt_id = event.data.get("interrupt_id")
         if isinstance(interrupt_id, str) and (call := self.sound_call(interrupt_id)):
-            self.changed[interrupt_id] = calls.apply(call, event)
+            with suppress(ImpossibleMove):
+                self.changed[interrupt_id] = calls.apply(call, event)
 
     def sound_call(self, interrupt_id: str) -> Call | None:
         """The call, or None where there is none or its stored document is broken."""
@@ -115,15 +116,28 @@ class Draft:
             raise MissingCalls([interrupt_id])
         known = self._known[interrupt_id]
         if isinstance(known, InvalidSnapshot):
-            raise known
+            raise known.with_traceback(None)  # it is raised again and again
         return known
 
     def call(self, interrupt_id: str) -> Call:
-        """The call. Raises `CallNotFound`."""
+        """The call that a command names. Raises `CallNotFound`, and `InvalidSnapshot` for a record that no longer
+        tells the truth."""
         call = self.find(interrupt_id)
         if call is None:
             raise CallNotFound(f"session {self.session.session_id} has no call {interrupt_id}")
+        undecided = call.status in (PENDING, EXPIRED)
+        if (call.status == PENDING) != (interrupt_id in self.session.waiting) or undecided != (call.decision is None):
+            raise InvalidSnapshot(f"the stored record of {interrupt_id} says {call.status}, and its session does not")
         return call
+
+    def grow(self, characters: int) -> None:
+        """Something of this size, which nobody sent, is about to be appended. Raises `TooLarge` beyond all measure."""
+        self._derived += characters
+        if self._derived > MOST_DERIVED:
+            raise TooLarge(
+                f"{len(self.session.waiting)} calls wait in this session, and each new one is told with all of them;"
+                " ask for fewer at once, or let some be decided first"
+            )
 
     def renew(self, call: Call) -> None:
         """A longer lease: the one change that is no event."""

@@ -183,6 +183,9 @@ class SessionNotFound(Missing):
     slug = "session-not-found"
     title = "No such session"
 
+    def __init__(self, detail: str = "there is no session of this id", /, **members: Any) -> None:
+        super().__init__(detail, **members)
+
 
 class CallNotFound(Missing):
     slug = "call-not-found"
@@ -212,6 +215,9 @@ class Gone(Refused):
 class SessionDeleted(Gone):
     slug = "session-deleted"
     title = "The session was deleted"
+
+    def __init__(self, detail: str = "the session was deleted; its id is not given out again", /, **members: Any):
+        super().__init__(detail, **members)
 
 
 class CallExpired(Gone):
@@ -353,6 +359,6 @@ class InternalError(LaybyError):
 
 
 def leaves(root: type[LaybyError] = LaybyError) -> list[type[LaybyError]]:
-    """The classes that have a slug, in the order of the tree."""
-    below = [leaf for child in root.__subclasses__() for leaf in leaves(child)]
+    """The classes that have a slug, in the order of the tree; what other modules derive from them is left out."""
+    below = [leaf for child in root.__subclasses__() if child.__module__ == __name__ for leaf in leaves(child)]
     return below or [root]

@@ -125,7 +125,7 @@ def _open(draft: Draft, interrupt_id: str) -> tuple[Call, Execution]:
 
 def _execution(call: Call) -> Execution:
     """Raises `NotApproved` for a call that was never handed out: undecided, refused, or answered instead."""
-    if call.execution is None:
+    if call.execution is None or call.status not in (APPROVED, EXECUTED):
         why = "was answered instead of run" if call.status == EXECUTED else f"is {call.status}"
         raise NotApproved(f"{call.interrupt_id} {why}; only an approved call can be run")
     return call.execution

@@ -1,4 +1,4 @@
-"""JSON Schema (draft 2020-12) for answers. References are never fetched; patterns run in linear time."""
+"""JSON Schema (draft 2020-12) for answers. References stay inside; patterns run in linear time; the work is bounded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from eventstore.domain import jsontext
+from eventstore.domain import jsontext, schema_weight
 from eventstore.domain.errors import FieldError
 
 _MOST_ERRORS = 20
@@ -26,7 +26,10 @@ def fault(schema: Any) -> str | None:
     if not isinstance(schema, (dict, bool)):
         return "must be a JSON Schema: an object, or true or false"
     try:
+        schema_weight.parts(schema)
         _validator(schema)
+    except schema_weight.TooHeavy as error:
+        return str(error)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         return f"is not a JSON Schema (draft 2020-12): {_text(error)}"
     return None
@@ -34,6 +37,8 @@ def fault(schema: Any) -> str | None:
 
 def errors(schema: Any, answer: Any, pointer: str) -> list[FieldError]:
     """Where the answer breaks the schema; a missing member is pointed at by its own name."""
+    if schema_weight.parts(schema) * schema_weight.values(answer) > schema_weight.MOST_WORK:
+        return [FieldError("is too large to be checked against the schema of this call", pointer=pointer)]
     validator = _validator(schema)
     try:
         found = list(islice(validator.iter_errors(answer), _MOST_ERRORS))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from eventstore.domain import call as calls
 from eventstore.domain import instants
@@ -16,6 +15,7 @@ EXPIRED_AT_ONCE = 200
 def wait(draft: Draft) -> None:
     """Say that the session waits: parked for its calls, or idle. Every such event has a new continuation token."""
     parked = draft.session.parked
+    draft.grow(sum(map(len, draft.session.waiting)))
     data = {
         "parked": parked,
         "reason": "parked" if parked else "idle",
@@ -48,28 +48,10 @@ def expire_due(draft: Draft) -> None:
     """Let what is due at the draft's time take effect: deadlines in their order, then leases."""
     session, now = draft.session, draft.context.now
     overdue = _overdue(now, ((iid, call.expires_at) for iid, call in session.waiting.items()))
-    _let_pass(draft, overdue, _overdue(now, session.leases.items()))
-
-
-def pass_due(draft: Draft, interrupt_id: str) -> None:
-    """The same for one call that is about to be acted on, whose turn among many others has not come yet."""
-    session, now = draft.session, draft.context.now
-    waiting, lease_until = session.waiting.get(interrupt_id), session.leases.get(interrupt_id)
-    overdue = [interrupt_id] if waiting and waiting.expires_at <= now else []
-    lapsed = [interrupt_id] if lease_until is not None and lease_until <= now else []
-    _let_pass(draft, overdue, lapsed)
-
-
-def _let_pass(draft: Draft, overdue: list[str], lapsed: list[str]) -> None:
+    lapsed = _overdue(now, session.leases.items())
     draft.require([*overdue, *lapsed])
     for interrupt_id in overdue:
-        waiting = draft.session.waiting[interrupt_id]
-        data: dict[str, Any] = {
-            "interrupt_id": interrupt_id,
-            "kind": waiting.kind,
-            "expires_at": instants.text(waiting.expires_at),
-        }
-        draft.emit("input.expired", data)
+        _expire(draft, interrupt_id)
     if overdue:
         after_closing(draft)
     for interrupt_id in lapsed:
@@ -79,6 +61,12 @@ def _let_pass(draft: Draft, overdue: list[str], lapsed: list[str]) -> None:
 def _overdue(now: int, deadlines: Iterable[tuple[str, int]]) -> list[str]:
     due = sorted((deadline, iid) for iid, deadline in deadlines if deadline <= now)
     return [iid for _, iid in due[:EXPIRED_AT_ONCE]]
+
+
+def _expire(draft: Draft, interrupt_id: str) -> None:
+    waiting = draft.session.waiting[interrupt_id]
+    expires_at = instants.text(waiting.expires_at)
+    draft.emit("input.expired", {"interrupt_id": interrupt_id, "kind": waiting.kind, "expires_at": expires_at})
 
 
 def _lapse(draft: Draft, interrupt_id: str) -> None:

@@ -19,6 +19,7 @@ LAUNCHER = Path(__file__).with_name("launcher.py")
 # Linux tells a child of its parent's death; elsewhere a watcher holds a pipe.
 NEEDS_WATCHER = sys.platform != "linux"
 LEFTOVER_WAIT_S = 10.0
+ASK_S = 1.0
 SHUTDOWN_WAIT_S = 3.0
 LOADING_NOTICE_S = 10.0
 
@@ -109,15 +110,26 @@ class EngineProcess:
         return code
 
     async def stop(self) -> None:
-        """End the process: ask it first, since it does not hear SIGTERM (see launcher), then kill it."""
-        if self._answers and self._process.returncode is None:
-            await ask(self._socket, "SHUTDOWN NOSAVE")
+        """End the process: ask it first, since it does not hear SIGTERM (see launcher), then kill it. One that hangs
+        is killed as soon as that is known: what was acknowledged is on disk."""
+        if self._answers and self._process.returncode is None and await self._asked_to_end():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), SHUTDOWN_WAIT_S)
+                async with asyncio.timeout(SHUTDOWN_WAIT_S):
+                    await self._process.wait()
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
         await self.wait()
+
+    async def _asked_to_end(self) -> bool:
+        """Whether the engine took that in, which it shows by closing the connection."""
+        try:
+            await _exchange(self._socket, "SHUTDOWN NOSAVE", ASK_S)
+        except TimeoutError:
+            return False
+        except OSError:  # it is going already
+            pass
+        return True
 
     def _let_go(self) -> None:
         if self._lifeline >= 0:
@@ -136,18 +148,22 @@ async def _leftover_gone(directory: DataDirectory) -> None:
         await asyncio.sleep(0.02)
 
 
-async def ask(socket: Path, command: str, timeout_s: float = 1.0) -> str:
+async def ask(socket: Path, command: str) -> str:
     """The first line that the engine answers, or nothing if it cannot be reached in time."""
     try:
-        async with asyncio.timeout(timeout_s):
-            reader, writer = await asyncio.open_unix_connection(str(socket))
-            try:
-                writer.write(f"{command}\r\n".encode())
-                return (await reader.readline()).decode(errors="replace").strip()
-            finally:
-                writer.close()
-    except (OSError, TimeoutError):
+        return await _exchange(socket, command, ASK_S)
+    except OSError:  # a TimeoutError is one too
         return ""
+
+
+async def _exchange(socket: Path, command: str, timeout_s: float) -> str:
+    async with asyncio.timeout(timeout_s):
+        reader, writer = await asyncio.open_unix_connection(str(socket))
+        try:
+            writer.write(f"{command}\r\n".encode())
+            return (await reader.readline()).decode(errors="replace").strip()
+        finally:
+            writer.close()
 
 
 def find_binary() -> Path:

@@ -12,19 +12,22 @@
 --       13 sequence number of the first event     14 number of events
 --       15 number of call records                 16 number of retry records
 --       17 number of markers to set               18 how long a retry record is kept, ms
---       then: line, hash for each event; id, record for each call; field, record for each retry record;
+--       then: line, hash for each event; id, record, SHA-1 of the record that it replaces ("" = none yet) for each
+--       call; field, record for each retry record;
 --       expiry in ms for each marker to set
 --
 -- Replies {"ok", clock} (said again to the same commit sent again) or, with nothing changed, one of
 --   {"replay", clock, <head>, field, record}   a retry record exists: this was done before
 --   {"stale", clock, <head>}                   the head is another one: revision, seq, time, status, state, due
+--   {"changed", clock, <head>}               a call record is not what the commit was decided on
 --   {"early", clock}  the time lies ahead of this clock      {"late", clock}  something falls due first
 --   {"lost", clock, id}  the log and the head do not agree
 --
 -- A session whose time the clock has fallen behind goes on at its own time; the clock is told as it is.
 --
 -- Nothing may fail after the first write: Lua has no rollback. XADD with its explicit id comes first and is tried;
--- once it is through, every later write is of a kind that cannot be refused.
+-- once it is through, every later write is of a kind that cannot be refused, to a user that has the rights for it (see
+-- rights.lua). The announcement at the end is tried too: it only saves time.
 
 local clock = redis.call('TIME')
 local head = redis.call('HMGET', KEYS[1], 'rev', 'seq', 'time', 'status', 'state', 'due')
@@ -40,7 +43,7 @@ end
 local first, events = tonumber(ARGV[13]), tonumber(ARGV[14])
 local calls, retries, marks = tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
 local at_calls = 19 + 2 * events
-local at_retries = at_calls + 2 * calls
+local at_retries = at_calls + 3 * calls
 local at_marks = at_retries + 2 * retries
 
 for n = 0, retries - 1 do
@@ -51,6 +54,10 @@ for n = 0, retries - 1 do
 end
 if (head[1] or '') ~= ARGV[1] then
   return {'stale', stamp, head}
+end
+for n = at_calls, at_retries - 3, 3 do
+  local record = redis.call('HGET', KEYS[3], ARGV[n])
+  if (record and redis.sha1hex(record) or '') ~= ARGV[n + 2] then return {'changed', stamp, head} end
 end
 if tonumber(ARGV[3]) > now then return {'early', stamp} end
 if ARGV[4] ~= '' and now >= tonumber(ARGV[4]) then return {'late', stamp} end
@@ -71,7 +78,7 @@ local seq = whole(first + events - 1)
 redis.call('HSET', KEYS[1], 'rev', ARGV[2], 'seq', seq, 'time', ARGV[3], 'status', ARGV[5], 'state', ARGV[6],
   'due', ARGV[7])
 for n = 0, calls - 1 do
-  redis.call('HSET', KEYS[3], ARGV[at_calls + 2 * n], ARGV[at_calls + 2 * n + 1])
+  redis.call('HSET', KEYS[3], ARGV[at_calls + 3 * n], ARGV[at_calls + 3 * n + 1])
 end
 for n = 0, marks - 1 do
   redis.call('SET', KEYS[10 + n], '', 'PXAT', ARGV[at_marks + n])
@@ -104,5 +111,5 @@ if events > 0 then
   redis.call('XADD', KEYS[7], 'MAXLEN', '~', ARGV[12], '*', 't', ARGV[9], 's', ARGV[10], 'f', whole(first), 'l', seq,
     'y', ARGV[11])
 end
-redis.call('SPUBLISH', KEYS[9], ARGV[8] .. ' ' .. seq .. ' ' .. ARGV[7])
+redis.pcall('SPUBLISH', KEYS[9], ARGV[8] .. ' ' .. seq .. ' ' .. ARGV[7])
 return {'ok', stamp}

@@ -6,6 +6,8 @@
 --       5 feed: keep so many entries      6 when the session was created, ms
 --       7 a token of this deletion, so that the same one sent again hears the same
 --
+-- The announcement is tried at the end: it only saves time, and what is deleted stays deleted if it is refused.
+--
 -- Replies {"ok", now} or {"stale", now, {revision, seq, time, status, state, due}}
 
 local clock = redis.call('TIME')
@@ -21,5 +23,5 @@ redis.call('HSET', KEYS[1], 'rev', 'deleted', 'status', 'deleted', 'time', now, 
 redis.call('ZREM', KEYS[6], ARGV[2])
 redis.call('ZREM', KEYS[8], ARGV[2])
 redis.call('XADD', KEYS[7], 'MAXLEN', '~', ARGV[5], '*', 't', ARGV[3], 's', ARGV[4], 'd', '1')
-redis.call('SPUBLISH', KEYS[9], ARGV[2] .. ' deleted ')
+redis.pcall('SPUBLISH', KEYS[9], ARGV[2] .. ' deleted ')
 return {'ok', now}

@@ -11,7 +11,6 @@
 
 local indexes, order, member, limit = tonumber(ARGV[1]), ARGV[2], ARGV[4], tonumber(ARGV[5])
 local cursor = tonumber(ARGV[3])
-local range = order == 'asc' and 'ZRANGE' or 'ZREVRANGE'
 local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
 
@@ -28,11 +27,16 @@ local function is_past(entry, score)
   return score < cursor or (score == cursor and precedes(entry, member))
 end
 
+local function range(index, first, last)
+  if order == 'asc' then return redis.call('ZRANGE', index, first, last, 'WITHSCORES') end
+  return redis.call('ZRANGE', index, first, last, 'REV', 'WITHSCORES')
+end
+
 local function start(index)
   local low, high = 0, cursor and redis.call('ZCARD', index) or 0
   while low < high do
     local middle = math.floor((low + high) / 2)
-    local entry = redis.call(range, index, middle, middle, 'WITHSCORES')
+    local entry = range(index, middle, middle)
     if is_past(entry[1], tonumber(entry[2])) then high = middle else low = middle + 1 end
   end
   return low
@@ -52,7 +56,7 @@ local function page(generation, at)
     local index = KEYS[at + 3 + n]
     lines[3] = lines[3] + redis.call('ZCARD', index)
     local first = start(index)
-    add(lines, redis.call(range, index, first, first + limit - 1, 'WITHSCORES'), 2)
+    add(lines, range(index, first, first + limit - 1), 2)
   end
   return table.concat(lines, '\n')
 end

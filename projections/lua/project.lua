@@ -4,7 +4,7 @@
 -- ARGV  1 "served" or "built": whether the generation must be the one that is served   2 the generation
 --       3 expected checkpoint ("" = none yet)   4 new checkpoint   5 number of views that were folded on
 --       then for each of those: number of its key in KEYS, the seq it was folded on from ("" = none yet)
---       then for each write: command, number of the key in KEYS, number of arguments, arguments
+--       then for each command: its name, number of its key in KEYS, number of other arguments, those
 --
 -- Replies {"ok"}, or with nothing changed {"moved"}: somebody was here first, and this reading is old; or {"gone"}:
 -- the generation that was being built has been cleared away.

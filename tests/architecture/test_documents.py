@@ -29,8 +29,6 @@ from tests.architecture.tree import (
 ARCHITECTURE = text(Path("ARCHITECTURE.md"))
 OPERATIONS = text(Path("docs/operations.md"))
 DECISIONS = Path("docs/decisions")
-PROMISED = {"keys"}
-"""Commands that pages name before they are there."""
 METRIC_KINDS = {"Counter": "_total", "Gauge": "", "Histogram": ""}
 
 
@@ -135,11 +133,7 @@ def test_links_lead_to_files_that_are_there(page: Path) -> None:
 @pytest.mark.parametrize("page", [pytest.param(page, id=str(page)) for page in documents()])
 def test_commands_that_a_page_names_exist(page: Path) -> None:
     named = set(re.findall(r"(?:^|[`/ ])layby ([a-z]+)\b", "\n".join(code(page)), re.MULTILINE))
-    assert named - COMMANDS.keys() - PROMISED == set()
-
-
-def test_what_is_there_is_promised_no_longer() -> None:
-    assert PROMISED & COMMANDS.keys() == set(), "take it out of PROMISED"
+    assert named - COMMANDS.keys() == set()
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, id=str(page)) for page in documents()])

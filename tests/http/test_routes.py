@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import socket
@@ -123,6 +124,26 @@ def test_what_is_no_http_is_refused_like_everything_else(server, request_line):
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ") and b"layby-request-id: " in head
     assert json.loads(body)["type"].endswith("/invalid-request") and json.loads(body)["status"] == 400
+
+
+def test_a_header_without_an_end_is_refused(server):
+    """Whoever sends it must not keep the parser collecting."""
+    address = urlsplit(server.url)
+    with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: ")
+        with contextlib.suppress(ConnectionError):  # it may be refused before all is sent
+            for _ in range(100):
+                connection.sendall(b"a" * 10_000)
+        with contextlib.suppress(ConnectionError):
+            answer = b"".join(iter(lambda: connection.recv(65_536), b""))
+            assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_large_body_is_no_large_header(api):
+    sid = api.create()
+    text = "x" * 200_000
+    for _ in range(3):  # on one connection
+        assert api.publish(sid, {"type": "a.b", "data": {"text": text}}).status_code == 201
 
 
 def client_of(*routes, **options):

@@ -215,6 +215,21 @@ def test_an_authorization_is_found_by_its_id_the_newest_open_one_first(api):
     refused(complete(api, path, success=False), 409, "REQUEST_ALREADY_DECIDED")
 
 
+def test_a_retry_completes_no_second_authorization(api):
+    """The first attempt closed the newest one; its retry must not go to the next."""
+    name = f"auth-{time.time_ns()}"
+    old, new = (start(api)["sessionId"] for _ in range(2))
+    for sid in (old, new):
+        require(api, sid, name)
+        time.sleep(0.005)
+    headers = {"Idempotency-Key": "once"}
+    url = f"{BASE}/authorization/{name}/complete"
+    first, second = (api.post(url, json={"success": True}, headers=headers) for _ in range(2))
+    assert first.headers["x-zhin-session-id"] == second.headers["x-zhin-session-id"] == new
+    assert second.headers["Idempotency-Replayed"] == "true"
+    assert api.get(f"/v1/sessions/{old}/calls/{name}").json()["status"] == "PENDING_APPROVAL"
+
+
 def test_lines_to_the_letter(api):
     begun = start(api)
     sid = begun["sessionId"]

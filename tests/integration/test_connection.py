@@ -8,9 +8,10 @@ from collections.abc import AsyncGenerator
 
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 
 from eventstore.connection import MAX_CONNECTIONS, RETRY_BUDGET_S, Connection
-from eventstore.domain.errors import LaybyError, StoreFull, StoreUnavailable
+from eventstore.domain.errors import LaybyError, Overloaded, StoreFull, StoreUnavailable
 from eventstore.eventstore import EventStore
 from eventstore.hub import Hub
 from eventstore.keys import Keys
@@ -169,7 +170,7 @@ async def test_after_an_outage_everything_goes_on_without_a_restart(
     await create(store)
     tail = cut.follow(TENANT, "s1", 1)
     await anext(tail)
-    following = asyncio.create_task(anext(tail))  # pyright: ignore[reportArgumentType]
+    following = asyncio.create_task(anext(tail))
     await proxy.down()
     began, refused = time.monotonic(), 0
     while time.monotonic() - began < 3:
@@ -183,7 +184,7 @@ async def test_after_an_outage_everything_goes_on_without_a_restart(
     chunk = await asyncio.wait_for(following, 5)
     assert (chunk.first, b"meanwhile" in chunk.lines[0]) == (2, True)
     assert (await send(cut, note("after"))).result["first_seq"] == 3
-    await tail.aclose()  # pyright: ignore[reportAttributeAccessIssue]
+    await tail.aclose()
 
 
 async def test_deadlines_are_swept_again_after_an_outage(proxy: Proxy, opened: OpenStore) -> None:
@@ -225,3 +226,42 @@ async def test_a_subscription_that_has_gone_silent_is_made_again(
     await asyncio.sleep(0.5)
     proxy.flow()
     await until(lambda: len(resyncs) > 1)
+
+
+async def test_an_engine_that_still_hangs_is_told_within_a_second(connection: Connection, proxy: Proxy) -> None:
+    proxy.hold()
+    for least, most in ((4, 6.5), (0, 1.5), (0, 1.5)):
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            await connection.run(load_call(S1))
+        assert least <= time.monotonic() - began < most
+    began = time.monotonic()
+    refused = await asyncio.gather(*(connection.command("GET", "x") for _ in range(100)), return_exceptions=True)
+    assert {type(error) for error in refused} == {StoreUnavailable}
+    assert time.monotonic() - began < 2
+    proxy.flow()
+    assert await connection.run(load_call(S1))
+    assert not connection._down
+
+
+async def test_connections_that_are_all_busy_are_no_outage(
+    connection: Connection, proxy: Proxy, redis: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection.client.connection_pool.timeout = 0.2
+    blocking = [asyncio.create_task(connection.command("BLPOP", f"none{n}", 1)) for n in range(MAX_CONNECTIONS)]
+    await asyncio.sleep(0.05)
+    with pytest.raises(Overloaded):
+        await connection.command("PING")
+    assert not connection._down
+    assert "does not answer" not in caplog.text
+    await asyncio.gather(*blocking)
+    assert await connection.command("PING")
+
+
+async def test_scripts_run_together_and_the_first_refusal_is_raised(connection: Connection, redis: Redis) -> None:
+    assert [reply[1][0] for reply in await connection.run_each([load_call(S1)] * 3)] == [None] * 3
+    assert await connection.run_each([]) == []
+    await redis.set(S1.head, "no hash")
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        await connection.run_each([load_call(S1), load_call(S1)])
+    await redis.delete(S1.head)

@@ -17,7 +17,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from eventstore.embedded import DataDirectoryInUse, EmbeddedEngine, EngineError, engine_url
-from eventstore.engine.directory import Lock
+from eventstore.engine.directory import DataDirectory, Lock
 from eventstore.settings import Settings
 
 HOLDER = Path(__file__).with_name("engine_holder.py")
@@ -136,9 +136,7 @@ def test_any_directory_name_will_do(tmp_path: Path, name: str) -> None:
     assert with_engine(tmp_path / name, lambda redis: redis.ping())
 
 
-def test_a_path_too_long_for_a_socket_gets_one_elsewhere(
-    tmp_path: Path, hold: Callable[..., Holder]
-) -> None:
+def test_a_path_too_long_for_a_socket_gets_one_elsewhere(tmp_path: Path, hold: Callable[..., Holder]) -> None:
     data_dir = tmp_path / ("d" * 60) / ("e" * 60)
     holder = hold(data_dir)
     socket = Path((data_dir / "engine.address").read_text())
@@ -150,9 +148,7 @@ def test_a_path_too_long_for_a_socket_gets_one_elsewhere(
     assert not socket.parent.exists()
 
 
-def test_a_second_server_is_refused_and_told_who_has_the_directory(
-    tmp_path: Path, hold: Callable[..., Holder]
-) -> None:
+def test_a_second_server_is_refused_and_told_who_has_the_directory(tmp_path: Path, hold: Callable[..., Holder]) -> None:
     holder = hold(tmp_path)
     began = time.monotonic()
     with pytest.raises(DataDirectoryInUse, match=rf"in use by process {holder.process.pid}\b"):
@@ -284,3 +280,51 @@ def test_a_named_redis_is_used_as_it_is(tmp_path: Path) -> None:
 
     assert asyncio.run(run()) == "redis://there:1/2"
     assert not (tmp_path / "data").exists()
+
+
+def test_an_engine_that_hangs_is_ended_at_once(tmp_path: Path) -> None:
+    async def run() -> float:
+        engine = EmbeddedEngine(tmp_path)
+        await engine.start()
+        os.kill(int(Lock(tmp_path / "engine.lock").holder()), signal.SIGSTOP)
+        began = time.monotonic()
+        await engine.stop()
+        return time.monotonic() - began
+
+    assert asyncio.run(run()) < 2
+    assert engine_gone(tmp_path)
+
+
+def test_a_command_does_not_wait_for_ever_for_an_engine_that_hangs(
+    tmp_path: Path, hold: Callable[..., Holder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventstore.embedded.UNANSWERED_S", 1.5)
+    holder = hold(tmp_path)
+    os.kill(holder.engine_pid, signal.SIGSTOP)
+
+    async def run() -> None:
+        async with engine_url(Settings(data_dir=tmp_path, redis_url=None), share=True):
+            pass
+
+    with pytest.raises(EngineError, match=rf"process {holder.process.pid}, has .*its engine does not answer"):
+        asyncio.run(run())
+
+
+def test_a_command_waits_for_an_engine_that_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eventstore.embedded.UNANSWERED_S", 0.3)
+    answers_left = ["-LOADING Valkey is loading the dataset in memory"] * 10
+
+    async def loading(socket: Path, command: str) -> str:
+        return answers_left.pop() if answers_left else "+PONG"
+
+    monkeypatch.setattr("eventstore.embedded.ask", loading)
+    directory = DataDirectory(tmp_path)
+    assert directory.server_lock.acquire()
+    socket = directory.place_socket()
+
+    async def run() -> str:
+        async with engine_url(Settings(data_dir=tmp_path, redis_url=None), share=True) as url:
+            return url
+
+    assert asyncio.run(run()).endswith(socket.name)
+    directory.server_lock.close()

@@ -322,7 +322,7 @@ def mute(server: Server, ending: str) -> Iterator[tuple[str, threading.Event]]:
 
         do_POST = do_GET  # noqa: N815  (http.server looks for these names)
 
-        def log_message(self, *_: object) -> None: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+        def log_message(self, *_: object) -> None: ...
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Between) as between:
         threading.Thread(target=between.serve_forever, daemon=True).start()

@@ -111,7 +111,7 @@ async def opened(tmp_path: Path) -> AsyncIterator[Open]:
     url = await engine.start()
 
     async def open_world(**settings: int) -> World:
-        store = await open_store(url, Settings(**settings), start=False)  # pyright: ignore[reportArgumentType] # any setting
+        store = await open_store(url, Settings(**settings), start=False)
         listening = asyncio.Event()
         store.hub.on_resync.append(listening.set)
         store.start()
@@ -449,3 +449,45 @@ async def test_many_followers_share_the_connections(opened: Open):
     assert len(await world.store.connection.client.client_list()) <= before + 16
     for stream in streams:
         await stream.__aexit__(None, None, None)
+
+
+async def test_no_error_ends_the_search_for_lost_news(opened: Open, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(feeds, "POLL_S", 0.05)
+    world = await opened(partitions=4)
+    world.store.hub.on_partition.clear()
+    failures, newest = [RuntimeError("never seen before")] * 3, world.feed._newest
+
+    async def failing() -> Any:
+        if failures:
+            raise failures.pop()
+        return await newest()
+
+    async with world.following() as following, asyncio.timeout(PATIENCE_S):
+        monkeypatch.setattr(world.feed, "_newest", failing)
+        waiting = asyncio.create_task(anext(following))
+        await asyncio.sleep(0)
+        await world.create("s1")
+        assert [told(item) for item in await waiting] == [("s1", 1)]
+    assert failures == []
+
+
+async def test_news_cost_followers_that_are_busy_nothing():
+    board, idle, late = feed_follower.Board(), asyncio.Event(), asyncio.Event()
+    board.idle.add(idle)
+    for partition in (3, 1, 3, 2):
+        board.put(partition)
+    assert (idle.is_set(), board.idle) == (True, set())
+    board.idle.add(late)
+    assert not late.is_set()
+    assert [board.since(count) for count in range(5)] == [[2, 3, 1], [2, 3, 1], [2, 3], [2], []]
+
+
+async def test_a_follower_that_leaves_while_it_waits_is_woken_no_more(opened: Open):
+    world = await opened(partitions=4)
+    async with world.following(NOW) as following:
+        waiting = asyncio.create_task(anext(following))
+        await asyncio.sleep(QUIET_S)
+        assert world.feed._board.idle
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    assert not world.feed._board.idle

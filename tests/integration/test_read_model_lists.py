@@ -168,16 +168,16 @@ async def test_sessions_are_filtered_by_status_parked_and_agent(store: EventStor
 
 
 async def test_a_deleted_session_leaves_the_lists_and_nothing_behind(store: EventStore, models: ReadModels):
-    for name in ("s1", "s2"):
+    for name in ("gone-for-good", "s2"):
         await create(store, name, agent="ann")
         await send(store, turn(), ask("c1"), connect("a1"), session_id=name)
         await send(store, approve("c1"), session_id=name)
     await project(models, store)
-    await store.delete(TENANT, "s1")
+    await store.delete(TENANT, "gone-for-good")
     assert await session_ids(models) == ["s2"]
     assert await names(models) == ["s2/a1"]
     assert await models.newest_authorization(TENANT, "a1") == "s2"
-    assert not [key for key, value in (await dump(store)).items() if "s1" in f"{key} {value}"]
+    assert not [key for key, value in (await dump(store)).items() if "gone-for-good" in f"{key} {value}"]
     await store.delete(TENANT, "s2")
     await project(models, store)
     assert await dump(store) == {}

@@ -146,7 +146,7 @@ async def test_a_retry_hears_the_first_answer_though_that_came_between_two_looks
         looks.append(call)
         if len(looks) == 2:
             await send(store, turn(), ask("c1"), retry=key("k"))
-        return await run(call)  # pyright: ignore[reportArgumentType]
+        return await run(call)
 
     monkeypatch.setattr(other.reads, "reply", between)
     assert (await send(other, turn(), ask("c1"), retry=key("k"))).replayed

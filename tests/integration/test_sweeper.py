@@ -11,9 +11,10 @@ import pytest
 from redis.asyncio import Redis
 
 from eventstore.domain import instants
-from eventstore.domain.errors import CallAlreadyDecided, CallExpired, InvalidSnapshot, OutcomeUnknown
+from eventstore.domain.errors import CallAlreadyDecided, CallExpired, InvalidSnapshot, OutcomeUnknown, StoreUnavailable
 from eventstore.eventstore import EventStore
-from eventstore.sweeper import Sweeper
+from eventstore.sweeper import AT_ONCE, SLICE, Sweeper
+from eventstore.tasks import end
 from tests.integration.conftest import OpenStore
 from tests.integration.stores import TENANT, count, create, note, passed, send, stored, types, until
 from tests.unit.domain.given import ANNA, approve, ask, claim, event, reject
@@ -247,10 +248,12 @@ async def test_distant_deadlines_take_no_memory(store: EventStore) -> None:
 
 async def test_a_commit_that_is_told_of_late_does_not_hide_a_newer_deadline(store: EventStore) -> None:
     """The answer to our own commit can arrive after the announcement of a later one."""
+    heard = list[str]()
+    store.hub.on_due.append(lambda member, _: heard.append(member))
     await until(lambda: store.clock.known)
     await create(store)
     keys, due = store.session_keys(TENANT, "s1"), store.clock.now() + 30_000
-    await until(lambda: store.hub.on_due)
+    await until(lambda: heard)
     store.hub.announced(keys.partition.number, keys.member, 2, due)
     store.hub.committed(keys, await store.head(TENANT, "s1"), [])
     assert store._sweeper._due[keys.member] == due
@@ -347,3 +350,101 @@ async def test_an_error_that_nobody_foresaw_does_not_end_the_sweeper(
     monkeypatch.setattr(store._sweeper, "_take_due", failing)
     await overdue(store)
     await until(lambda: count(store, "input.expired"))
+
+
+# Very many at once
+
+
+class CountingWriter:
+    """Lets a session expire by taking it out of the index, unless it is stuck; counts what is under way."""
+
+    def __init__(self, store: EventStore, *stuck: str) -> None:
+        self._store = store
+        self._stuck = set(stuck)
+        self.swept = Counter[str]()
+        self.under_way = self.most = self.tasks = 0
+
+    async def execute(self, tenant: str, session_id: str, *_: Any) -> None:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        self.tasks = max(self.tasks, len(asyncio.all_tasks()))
+        self.swept[session_id] += 1
+        if session_id not in self._stuck:
+            keys = self._store.session_keys(tenant, session_id)
+            await self._store.connection.command("ZREM", keys.partition.deadlines, keys.member)
+        self.under_way -= 1
+        if session_id in self._stuck:
+            raise StoreUnavailable("its log is lost")
+
+    def next_due(self, *_: str) -> int | None:
+        return None
+
+
+async def sweep_index(store: EventStore, names: list[str], *stuck: str) -> tuple[CountingWriter, list[int]]:
+    """Let a sweeper of its own sweep these sessions, overdue one after another, without a pause; also how much it
+    had in memory after each look into the index."""
+    named = [(1_000_000 + n, store.session_keys(TENANT, name)) for n, name in enumerate(names)]
+    await store.connection.commands([("ZADD", keys.partition.deadlines, due, keys.member) for due, keys in named])
+    writer, most = CountingWriter(store, *stuck), list[int]()
+    sweeper = Sweeper(store.connection, store.keys, store.clock, writer)
+    scan, sleep, rested = sweeper._scan, sweeper._sleep, list[int]()
+
+    async def measured() -> None:
+        await scan()
+        most.append(len(sweeper._heap))
+
+    async def resting() -> None:
+        rested.append(len(writer.swept))
+        await sleep()
+
+    sweeper._scan, sweeper._sleep = measured, resting
+    task = asyncio.create_task(sweeper.run())
+    try:
+        await until(lambda: len(writer.swept) == len(names), 60)
+        await asyncio.sleep(0.3)
+        assert set(rested) == {len(names)}, "it paused although more was due"
+    finally:
+        await end(task)
+    return writer, most
+
+
+async def test_thousands_that_are_overdue_take_bounded_memory_and_no_pause(
+    passive: EventStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventstore.sweeper.SCAN_MEMBERS", 500)
+    writer, scans = await sweep_index(passive, [f"s{n}" for n in range(5_000)])
+    assert set(writer.swept.values()) == {1}
+    assert writer.most <= AT_ONCE
+    assert writer.tasks < SLICE + 50
+    assert max(scans) <= 4 * 500
+    assert len(scans) < 8
+    assert await redis.keys("*deadlines") == []
+
+
+async def test_what_cannot_be_swept_does_not_hide_what_comes_behind_it(
+    passive: EventStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventstore.sweeper.SCAN_MEMBERS", 20)
+    names = [f"s{n}" for n in range(600)]
+    writer, scans = await sweep_index(passive, names, *names[:200])
+    assert set(writer.swept.values()) == {1}
+    assert len(scans) < 40, "the index is read again and again"
+    await redis.flushall()
+
+
+async def test_more_than_a_scan_reads_that_falls_due_soon_is_read_in_time(
+    opened: OpenStore, passive: EventStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventstore.sweeper.SCAN_MEMBERS", 3)
+    names = [f"s{n}" for n in range(40)]
+    for name in names:
+        await create(passive, name)
+        await send(passive, ask("c1", expires_in_ms=1_500), session_id=name)
+    await redis.config_set("notify-keyspace-events", "")
+    try:
+        deaf = await opened()
+        deaf.hub.on_due.clear()
+        for name in names:
+            await until(lambda name=name: count(passive, "input.expired", name), 5)
+    finally:
+        await redis.config_set("notify-keyspace-events", "Ex")

@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
-from eventstore.connection import MAX_CONNECTIONS
+from eventstore.connection import MAX_CONNECTIONS, Connection
 from eventstore.domain import events as log
 from eventstore.domain.errors import SessionDeleted, SessionNotFound, StoreUnavailable
 from eventstore.domain.session import Session
 from eventstore.eventstore import EventStore
-from eventstore.hub import RECENT_LINES, Hub
+from eventstore.hub import RECENT_LINES, Hub, Topic
 from eventstore.keys import Keys
 from eventstore.store import Head, Page
+from eventstore.subscriber import Subscriber
 from eventstore.tail import CHUNK_LINES, Chunk, Tails
 from tests.integration.conftest import OpenStore
 from tests.integration.stores import TENANT, create, note, send, until
@@ -44,7 +46,7 @@ class Reader:
         self.task = asyncio.create_task(self._read(store.follow(TENANT, session_id, start)))
 
     async def _read(self, chunks: AsyncIterator[Chunk]) -> None:
-        async with contextlib.aclosing(chunks):  # pyright: ignore[reportArgumentType]
+        async with contextlib.aclosing(chunks):
             try:
                 async for chunk in chunks:
                     self.chunks.append(chunk)
@@ -244,7 +246,7 @@ async def test_a_slow_reader_is_asked_later_and_misses_nothing(store: EventStore
         chunk = await anext(chunks)
         assert (chunk.first, 0 < len(chunk.lines) <= CHUNK_LINES) == (position, True)
         position = chunk.next_from
-    await chunks.aclose()  # pyright: ignore[reportAttributeAccessIssue]
+    await chunks.aclose()
 
 
 async def test_who_watches_no_more_leaves_nothing_behind(store: EventStore, follow: Any) -> None:
@@ -288,6 +290,68 @@ async def test_tails_of_one_session_share_what_they_read(
     assert reads == [2]
 
 
+async def test_tails_that_begin_at_once_share_their_first_read(
+    store: EventStore, follow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(store)
+    reads, raw_page = list[int](), store.log.raw_page
+
+    async def counted(keys: Any, start: int, limit: int) -> Page:
+        reads.append(start)
+        return await raw_page(keys, start, limit)
+
+    monkeypatch.setattr(store.log, "raw_page", counted)
+    readers = [follow(store, 1) for _ in range(20)]
+    for reader in readers:
+        await reader.reached(1)
+    assert reads == [1]
+
+
+async def test_a_tail_that_shares_an_older_read_is_not_told_that_its_session_is_missing(
+    store: EventStore, other: EventStore, follow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answer, raw_page = asyncio.Event(), asyncio.Event(), other.log.raw_page
+
+    async def late(keys: Any, start: int, limit: int, **more: Any) -> Page:
+        page = await raw_page(keys, start, limit, **more)
+        if not asked.is_set():
+            asked.set()
+            await answer.wait()
+        return page
+
+    monkeypatch.setattr(other.log, "raw_page", late)
+    monkeypatch.setattr(other.hub, "announced", lambda *_: None)  # the news are on their way
+    first = follow(other, 1)
+    await asked.wait()
+    await create(store)
+    second = follow(other, 1)
+    await asyncio.sleep(0.05)
+    answer.set()
+    for reader in (first, second):
+        await reader.reached(1)
+
+
+async def test_many_readers_that_leave_one_by_one_take_little_time() -> None:
+    topic = Topic()
+    waiting = [asyncio.create_task(topic.changed(60)) for _ in range(20_000)]
+    await asyncio.sleep(0)
+    began = time.monotonic()
+    for task in reversed(waiting):
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert time.monotonic() - began < 5
+    assert not topic._waiting
+
+
+async def test_an_announcement_may_have_more_fields_than_we_know() -> None:
+    hub, heard = Hub(Keys(4)), list[tuple[str, int | None]]()
+    hub.on_due.append(lambda member, due: heard.append((member, due)))
+    subscriber = Subscriber(Connection("redis://nowhere"), Keys(4), hub)
+    for data in (b"default/s1 5 77", b"default/s2 5  more", b"default/s3 deleted  and more"):
+        subscriber._announced(0, data)
+    assert heard == [("default/s1", 77), ("default/s2", None), ("default/s3", None)]
+
+
 async def test_a_log_that_is_lost_under_a_tail_is_told_and_not_asked_for_for_ever(
     store: EventStore, other: EventStore, follow: Any, redis: Redis
 ) -> None:
@@ -308,6 +372,7 @@ class SlowLog:
 
     def __init__(self) -> None:
         self.last_seq = 1
+        self.slow = False
         self.gates = list[asyncio.Event]()
 
     async def page(self, keys: Any, start: int, limit: int) -> Page:
@@ -316,8 +381,9 @@ class SlowLog:
     async def raw_page(self, keys: Any, start: int, limit: int) -> Page:
         lines = [b"%d" % n for n in range(start, self.last_seq + 1)]
         page = Page(0, "r", "running", self.last_seq, None, start, lines)
-        self.gates.append(asyncio.Event())
-        await self.gates[-1].wait()
+        if self.slow:
+            self.gates.append(asyncio.Event())
+            await self.gates[-1].wait()
         return page
 
 
@@ -325,17 +391,18 @@ async def test_a_reader_takes_no_answer_that_is_older_than_what_it_has_heard() -
     """One reader is fetching when a commit is announced; another, who heard of it, joins just then."""
     keys = Keys(1)
     hub, log_, session = Hub(keys), SlowLog(), keys.session(TENANT, "s1")
-    tails = Tails(log_, hub)  # pyright: ignore[reportArgumentType]
+    tails = Tails(log_, hub)
     early, late = tails.follow(session, 2), tails.follow(session, 2)
     await anext(early)
     await anext(late)
-    one = asyncio.create_task(anext(early))  # pyright: ignore[reportArgumentType]
+    log_.slow = True
+    one = asyncio.create_task(anext(early))
     await asyncio.sleep(0)
     hub.resync()
     await until(lambda: len(log_.gates) == 1)
     log_.last_seq = 2
     hub.announced(0, session.member, 2, None)
-    two = asyncio.create_task(anext(late))  # pyright: ignore[reportArgumentType]
+    two = asyncio.create_task(anext(late))
     await asyncio.sleep(0)
 
     async def answering() -> None:
@@ -348,18 +415,19 @@ async def test_a_reader_takes_no_answer_that_is_older_than_what_it_has_heard() -
     async with asyncio.timeout(5):
         assert [(await task).lines for task in (one, two)] == [[b"2"], [b"2"]]
     answers.cancel()
-    await early.aclose()  # pyright: ignore[reportAttributeAccessIssue]
-    await late.aclose()  # pyright: ignore[reportAttributeAccessIssue]
+    await early.aclose()
+    await late.aclose()
 
 
 async def test_an_end_that_the_store_has_lost_again_is_not_waited_for_in_a_circle() -> None:
     """An engine that took over may lack the newest commits, the end of the session among them."""
     keys, log_ = Keys(1), SlowLog()
     hub, session = Hub(keys), keys.session(TENANT, "s1")
-    chunks = Tails(log_, hub).follow(session, 2)  # pyright: ignore[reportArgumentType]
+    chunks = Tails(log_, hub).follow(session, 2)
     await anext(chunks)
+    log_.slow = True
     hub.committed(session, Head("r", Session(seq=2, status="completed")), [])
-    waiting = asyncio.create_task(anext(chunks))  # pyright: ignore[reportArgumentType]
+    waiting = asyncio.create_task(anext(chunks))
     for _ in range(50):
         for gate in log_.gates:
             gate.set()
@@ -367,4 +435,4 @@ async def test_an_end_that_the_store_has_lost_again_is_not_waited_for_in_a_circl
     assert len(log_.gates) <= 2
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    await chunks.aclose()  # pyright: ignore[reportAttributeAccessIssue]
+    await chunks.aclose()

@@ -221,7 +221,7 @@ async def broken_call(store: EventStore, redis: Redis, interrupt_id: str = "c1")
     await redis.hset(calls, interrupt_id, record.replace(b'"version":2', b'"version":1'))
 
 
-@pytest.mark.parametrize("record", [b"", b"{", b"null", b"[]", b'"x"', b"\xff", b"{}"])
+@pytest.mark.parametrize("record", [b"", b"{", b"null", b"[]", b'"x"', b"\xff", b"{}", b"[" * 100_000])
 async def test_a_damaged_call_is_an_invalid_snapshot_for_whoever_reads_it(
     store: EventStore, redis: Redis, record: bytes
 ) -> None:
@@ -243,6 +243,23 @@ async def test_a_damaged_call_cannot_be_decided_and_is_left_as_it_is(
         await send(other, approve("c1"), by=ANNA)
     assert await redis.hgetall(store.session_keys(TENANT, "s1").calls) == before
     assert await count(store, "input.completed") == 0
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_process_that_remembers_a_call_does_not_decide_it_over_a_damaged_record(
+    store: EventStore, redis: Redis, again: bool
+) -> None:
+    """Nothing is repaired in silence: neither by a decision, nor by the same decision once more."""
+    await create(store)
+    await send(store, ask("c1"))
+    if again:
+        await send(store, approve("c1"), by=ANNA)
+    await broken_call(store, redis)
+    before = await redis.hgetall(store.session_keys(TENANT, "s1").calls)
+    with pytest.raises(InvalidSnapshot):
+        await send(store, approve("c1"), by=ANNA)
+    assert await redis.hgetall(store.session_keys(TENANT, "s1").calls) == before
+    assert await count(store, "input.completed") == again
 
 
 async def test_a_damaged_call_keeps_no_session_from_going_on_and_ending(

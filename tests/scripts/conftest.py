@@ -9,8 +9,8 @@ import pytest
 
 from eventstore.connection import Connection
 from tests.scripts import leaks
-from tests.scripts.bench import Server
 from tests.scripts.engines import HeldEngine, cluster_node, held_engine
+from tests.scripts.given import Server
 
 
 @pytest.fixture(scope="session")

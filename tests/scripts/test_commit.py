@@ -6,7 +6,7 @@ import pytest
 
 from eventstore.domain import jsontext
 from eventstore.store import Head, decode_head
-from tests.scripts.bench import DAY, HOUR, KEYS, MINUTE, S1, Server, first, following
+from tests.scripts.given import DAY, HOUR, KEYS, MINUTE, S1, Server, first, following
 from tests.unit.domain.given import ask, given
 
 pytestmark = pytest.mark.anyio

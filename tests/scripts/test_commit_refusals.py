@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from eventstore.store import Commit, Head, decode_head
-from tests.scripts.bench import DAY, HOUR, S1, Server, first, following
+from tests.scripts.given import DAY, HOUR, S1, Server, first, following
+from tests.unit.domain.given import ask, given
 
 pytestmark = pytest.mark.anyio
 
@@ -122,6 +123,28 @@ async def test_a_log_that_is_ahead_of_its_head_is_told(server: Server) -> None:
     word, _, entry = await server.refused(following(head, "two", "three", at=head.session.time))
     assert (word, entry) == (b"lost", b"2-0")
     await mended(server, None)
+
+
+async def test_a_call_record_that_somebody_has_changed_is_not_replaced(server: Server) -> None:
+    needs_sha1hex(server)
+    call = given(ask("c1")).call("c1")
+    one = await first(server, calls={"c1": call})
+    head = await server.ok(one)
+    await server.client.hset(S1.calls, "c1", "changed")
+    commit = following(head, "two", at=head.session.time, calls={"c1": call}, replaces=one.sums)
+    assert (await server.refused(commit))[0] == b"changed"
+
+
+async def test_a_call_that_should_be_new_is_not_replaced(server: Server) -> None:
+    needs_sha1hex(server)
+    call = given(ask("c1")).call("c1")
+    head = await server.ok(await first(server, calls={"c1": call}))
+    assert (await server.refused(following(head, "two", at=head.session.time, calls={"c1": call})))[0] == b"changed"
+
+
+def needs_sha1hex(server: Server) -> None:
+    if not server.real:
+        pytest.skip("fakeredis has no redis.sha1hex; a commit there can only add calls")
 
 
 async def mended(server: Server, log: bytes | None) -> None:

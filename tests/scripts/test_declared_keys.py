@@ -16,7 +16,7 @@ from eventstore.connection import Connection
 from eventstore.scripts import ScriptCall
 from eventstore.store import delete_call, load_call, read_call
 from tests.scripts import leaks
-from tests.scripts.bench import FEED_KEEP, HOUR, KEYS, S1, Server, first, following
+from tests.scripts.given import FEED_KEEP, HOUR, KEYS, S1, Server, first, following
 from tests.unit.domain.given import ask, given
 
 pytestmark = pytest.mark.anyio

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import pytest
 
+from eventstore.connection import Connection
 from eventstore.domain.errors import StoreFull
-from eventstore.fitness import EvictingEngine, check_engine
+from eventstore.fitness import NEEDED, EvictingEngine, RightsMissing, check_engine
 from eventstore.store import Head, decode_head, delete_call, load_call
-from tests.scripts.bench import FEED_KEEP, S1, Server, first, following
+from tests.architecture.tree import scripts, text
+from tests.scripts.engines import HeldEngine
+from tests.scripts.given import FEED_KEEP, S1, Server, first, following
 
 pytestmark = pytest.mark.anyio
 
@@ -77,3 +83,64 @@ async def test_scripts_are_loaded_again_when_the_server_has_forgotten_them(valke
     await valkey.client.script_flush()
     deletion = delete_call(S1, commit.head, FEED_KEEP, "token")
     assert (await valkey.connection.run(deletion))[0] == b"ok"
+
+
+@asynccontextmanager
+async def limited(engine: HeldEngine, server: Server, *rules: str) -> AsyncGenerator[Connection]:
+    """A connection as a user of whom these rules hold."""
+    await server.client.execute_command("ACL", "SETUSER", "limited", "reset", "on", ">secret", *rules)
+    connection = Connection(engine.url.replace("unix://", "unix://limited:secret@"))
+    try:
+        yield connection
+    finally:
+        await connection.close()
+        await server.client.execute_command("ACL", "DELUSER", "limited")
+
+
+async def test_what_is_written_is_acknowledged_although_it_may_not_be_announced(
+    engine: HeldEngine, valkey: Server
+) -> None:
+    async with limited(engine, valkey, "~*", "+@all", "resetchannels") as connection:
+        commit = await first(valkey)
+        assert (await connection.run(commit.script_call(FEED_KEEP)))[0] == b"ok"
+        assert (await connection.run(delete_call(S1, commit.head, FEED_KEEP, "token")))[0] == b"ok"
+
+
+@pytest.mark.parametrize(
+    ("rules", "mending"),
+    [
+        (["~*", "+@all", "resetchannels"], " '&layby:*' +spublish +ssubscribe '&__keyevent@*__:expired' +psubscribe"),
+        (["~*", "+@all", "&layby:*"], " '&__keyevent@*__:expired' +psubscribe"),
+        (["~other:*", "&*", "+@all"], " '~layby:*' +hsetnx"),
+        (
+            ["~other:*", "+@all"],
+            " '~layby:*' +hsetnx '&layby:*' +spublish +ssubscribe '&__keyevent@*__:expired' +psubscribe",
+        ),
+        (["~*", "&*", "+@all", "-zadd", "-xadd", "-spublish"], " +spublish +xadd +zadd"),
+        (["~*", "&*", "+@all", "-evalsha"], " +evalsha"),
+        (["~*", "&*", "+@all", "-script"], " '+script|load'"),
+        (["~*", "&*", "+@all", "-info"], " +info"),
+    ],
+)
+async def test_a_user_that_lacks_a_right_is_told_at_the_start_with_the_command_that_mends_it(
+    engine: HeldEngine, valkey: Server, rules: list[str], mending: str
+) -> None:
+    await valkey.client.script_flush()
+    async with limited(engine, valkey, *rules) as connection:
+        with pytest.raises(RightsMissing, match="Redis does not let user limited do") as refused:
+            await check_engine(connection)
+        assert "\n" not in str(refused.value)
+        mend = str(refused.value).partition("; run: redis-cli ")[2]
+        assert mend == f"ACL SETUSER limited{mending}"
+        await valkey.client.execute_command(*shlex.split(mend))
+        await check_engine(connection)
+
+
+async def test_rights_are_asked_without_a_trace(valkey: Server) -> None:
+    await check_engine(valkey.connection)
+    assert await valkey.dump() == {}
+
+
+def test_the_rights_of_every_script_are_asked_for() -> None:
+    used = {name for path in scripts() for name in re.findall(r"redis\.p?call\('([A-Z]+)'", text(path))}
+    assert used - {command.split(" ")[0] for group in NEEDED.values() for command in group} == set()

@@ -84,9 +84,7 @@ def exit_code(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
     return ended.value.code
 
 
-def test_serve_passes_on_the_settings_and_the_exit_code(
-    served: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_serve_passes_on_the_settings_and_the_exit_code(served: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Settings] = []
 
     def run(settings: Settings) -> int:

@@ -49,9 +49,7 @@ def test_a_durability_is_read_and_written_the_same(text: str, meant: Durability)
     assert str(meant) == text
 
 
-@pytest.mark.parametrize(
-    "scheme", ["redis://", "rediss://", "unix://", "redis+cluster://", "redis+sentinel://"]
-)
+@pytest.mark.parametrize("scheme", ["redis://", "rediss://", "unix://", "redis+cluster://", "redis+sentinel://"])
 def test_every_scheme_of_the_protocol_is_taken(scheme: str) -> None:
     assert load_settings({"redis_url": f"{scheme}there"}).redis_url == f"{scheme}there"
 
@@ -69,9 +67,7 @@ def test_every_scheme_of_the_protocol_is_taken(scheme: str) -> None:
         ("host", "", "an address"),
     ],
 )
-def test_a_wrong_option_is_one_line_that_names_it_and_what_is_allowed(
-    name: str, value: str, allowed: str
-) -> None:
+def test_a_wrong_option_is_one_line_that_names_it_and_what_is_allowed(name: str, value: str, allowed: str) -> None:
     with pytest.raises(SettingsError) as error:
         load_settings({name: value})
     line = str(error.value)

@@ -6,7 +6,7 @@ import pytest
 
 from eventstore.domain import instants, jsontext
 from eventstore.domain.draft import Policy
-from eventstore.domain.errors import IllegalTransition, InterruptExists, InvalidRequest, InvalidSnapshot
+from eventstore.domain.errors import IllegalTransition, InterruptExists, InvalidRequest, InvalidSnapshot, TooLarge
 from tests.unit.domain.given import (
     ANNA,
     DAY,
@@ -374,3 +374,9 @@ def test_an_answer_may_hold_an_integer_of_any_size():
     story.when(respond({"n": LONG}), by=ANNA).then("input.completed", "session.waiting")
     assert story.call("q1").result == {"n": LONG}
     story.when(respond({"n": LONG}), by=ANNA).answers(outcome="duplicate")
+
+
+def test_calls_that_would_make_the_service_repeat_too_much_are_refused():
+    """Each new call is told with all that wait: a thousand long names would be a thousand lists of them."""
+    asks = [ask(f"{number:04}" + "x" * 196) for number in range(1_000)]
+    given().when(publish(*asks)).refused(TooLarge)

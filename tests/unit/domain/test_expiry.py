@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventstore.domain import instants
-from eventstore.domain.commands import ExpireDue
+from eventstore.domain.errors import CallExpired
 from eventstore.domain.retiring import EXPIRED_AT_ONCE
 from tests.unit.domain.given import (
     ANNA,
@@ -72,12 +72,10 @@ def test_many_expire_in_rounds_with_one_word_at_the_end():
     story.pass_due(NOON + DAY).then("input.expired", ("session.waiting", {"reason": "idle"}))
 
 
-def test_a_call_whose_round_has_not_come_is_expired_all_the_same():
+def test_no_command_comes_before_the_last_round():
     many = EXPIRED_AT_ONCE + 1
     story = given(publish(*(ask(f"c{number}", expires_in_ms=1 + number) for number in range(many))))
-    story.has(ExpireDue()).at(NOON + DAY).has(ExpireDue())
-    story.when(approve(f"c{EXPIRED_AT_ONCE}"), by=ANNA)
-    assert [happened.type for happened in story.events] == ["input.expired", "session.waiting", "input.refused"]
+    story.when(approve(f"c{EXPIRED_AT_ONCE}"), by=ANNA, at=NOON + DAY).refused(CallExpired, leaving=("input.refused",))
 
 
 def test_deadlines_come_before_leases():

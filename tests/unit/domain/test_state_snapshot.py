@@ -10,8 +10,23 @@ import pytest
 from eventstore.domain import call as calls
 from eventstore.domain import instants, state_snapshot
 from eventstore.domain.commands import ExpireDue
-from eventstore.domain.errors import InvalidRequest, InvalidSnapshot
-from tests.unit.domain.given import ANNA, HOUR, NOON, approve, ask, claim, connect, event, given, question, respond
+from eventstore.domain.draft import Context, Draft
+from eventstore.domain.errors import InvalidRequest, InvalidSnapshot, NotApproved
+from eventstore.domain.session import Session
+from tests.unit.domain.given import (
+    ANNA,
+    HOUR,
+    NOON,
+    approve,
+    ask,
+    claim,
+    connect,
+    event,
+    given,
+    question,
+    reject,
+    respond,
+)
 
 DOCUMENT: dict[str, Any] = {
     "version": 2,
@@ -192,6 +207,9 @@ def test_the_document_follows_the_call():
         lambda record: record.update(state_snapshot=None),
         lambda record: record.pop("state_snapshot"),
         lambda record: record.pop("kind"),
+        lambda record: record.update(kind="wish"),
+        lambda record: record.update(options=5),
+        lambda record: record.update(created_at="x"),
         lambda record: record.update(execution="?"),
         lambda record: record.update(execution={"wat": 1}),
     ],
@@ -235,3 +253,63 @@ def test_a_broken_call_does_not_keep_a_session_from_its_end():
 
 def test_a_broken_call_does_not_touch_its_siblings():
     given(ask(), question()).damaged("c1").when(respond(1), by=ANNA).then("input.completed")
+
+
+# A record that is well-formed, and at odds with its session
+
+
+AT_ODDS = [{"status": "EXPIRED"}, {"status": "EXECUTED"}, {"status": "REJECTED"}, {"status": "APPROVED_EXECUTING"}]
+
+
+@pytest.mark.parametrize("changes", AT_ODDS)
+def test_a_call_at_odds_with_its_session_is_not_decided(changes):
+    story = given(ask()).edited(**changes).when(approve(), by=ANNA).refused(InvalidSnapshot)
+    story.when(claim()).refused(InvalidSnapshot)
+
+
+def test_a_decided_call_that_says_pending_is_not_decided_again():
+    given(ask(), approve()).edited(status="PENDING_APPROVAL", decision=None).when(reject(), by=ANNA).refused(
+        InvalidSnapshot
+    )
+
+
+@pytest.mark.parametrize("changes", AT_ODDS)
+def test_a_call_at_odds_still_expires_and_its_record_stays(changes):
+    story = given(ask(), question("q1")).edited(**changes).when(ExpireDue(), at=NOON + 24 * HOUR)
+    story.then(
+        ("input.expired", {"interrupt_id": "c1"}), ("input.expired", {"interrupt_id": "q1"}), "session.waiting"
+    ).leaves(waiting=[], parked=False)
+    assert story.call().status == changes["status"]
+
+
+@pytest.mark.parametrize("changes", AT_ODDS[1:])
+def test_a_call_at_odds_is_not_decided_after_its_deadline_either(changes):
+    given(ask()).edited(**changes).when(approve(), by=ANNA, at=NOON + 24 * HOUR).refused(InvalidSnapshot)
+
+
+@pytest.mark.parametrize("status", ["PENDING_APPROVAL", "REJECTED", "EXECUTED"])
+def test_the_lease_of_a_call_at_odds_still_lapses(status):
+    story = given(ask(), approve(), claim(lease_ms=1_000)).edited(status=status)
+    story.when(ExpireDue(), at=NOON + 1_000).then(("action.lapsed", {"interrupt_id": "c1"}))
+    assert story.call().status == status
+
+
+def test_a_rejected_call_with_an_execution_is_not_run():
+    given(ask(), approve()).edited(status="REJECTED").when(claim()).refused(NotApproved)
+
+
+@pytest.mark.parametrize("changes", AT_ODDS)
+def test_a_call_at_odds_holds_up_neither_events_nor_the_end(changes):
+    story = given(ask()).edited(**changes).has(event("message.appended"))
+    story.when(event("session.completed")).then(("input.completed", {"action": "cancel"}), "session.completed")
+
+
+def test_a_broken_record_is_raised_without_growing():
+    broken = InvalidSnapshot("damaged")
+    draft = Draft(Session("s1"), {"c1": broken}, Context(NOON, lambda prefix: prefix))
+    depths = []
+    for _ in range(3):
+        with pytest.raises(InvalidSnapshot) as raised:
+            draft.find("c1")
+        depths.append(len(raised.traceback))
+    assert depths[0] == depths[-1]

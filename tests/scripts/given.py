@@ -90,6 +90,7 @@ def following(
     waiting: dict[str, int] | None = None,
     calls: dict[str, Call] | None = None,
     records: dict[str, str] | None = None,
+    replaces: dict[str, str] | None = None,
     before: int | None = None,
     process: str = "p1",
 ) -> Commit:
@@ -112,6 +113,7 @@ def following(
         marks={name: call.expires_at for name, call in new.items() if name not in old},
         unmarks=[name for name in old if name not in new],
         records=records or {},
+        replaces=replaces or {},
     )
 
 
