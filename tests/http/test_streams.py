@@ -146,6 +146,6 @@ def test_a_slow_reader_gets_all_of_it_to_the_last_byte(api, server):
     with server.client() as slow, slow.stream("GET", f"/v1/sessions/{sid}/stream") as answer:
         with api.follow(quiet, **{"from": "now"}) as beats:
             assert [next(beats) for _ in range(10)]  # two seconds in which nothing is read
-        assert api.metric("layby_open_tails") == 1
+        eventually(lambda: api.metric("layby_open_tails") == 1)
         *_, last = answer.iter_lines()
     assert json.loads(last) == {"end": {"reason": "terminal", "next_from": 103}}
