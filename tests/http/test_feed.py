@@ -131,10 +131,10 @@ def test_garbled_types_are_refused(api, problem):
     problem(api.get("/v1/stream", params={"types": "A"}), 400, "invalid-request")
 
 
-def test_head_tells_without_following(api):
+def test_head_tells_without_following(api, eventually):
     answer = api.head("/v1/stream", headers=SSE)
     assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream")
-    assert api.metric("layby_open_tails") == 0
+    eventually(lambda: api.metric("layby_open_tails") == 0)
 
 
 def test_a_stopping_server_cuts_it(new_server):
