@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
+import statistics
 from typing import Any
 
 from benchmarks.harness import Client, Server, median_ms, running_server
 
 FILLER = {"type": "message.appended", "data": {"text": "x" * 100}}
-TIMES = 60
+TIMES, ROUNDS = 40, 5
 
 
 async def grown(client: Client, events: int) -> str:
@@ -28,7 +28,14 @@ async def grown(client: Client, events: int) -> str:
     return session_id
 
 
-async def measure(client: Client, session_id: str) -> dict[str, float]:
+async def at_rest(client: Client) -> None:
+    """Wait until the read models have taken everything in, for both sessions alike."""
+    while any((await client.json("GET", "/readyz"))["projectors"].values()):
+        await asyncio.sleep(0.1)
+
+
+async def measure(client: Client, session_id: str, number: int) -> dict[str, float]:
+    """Median times of one round, in milliseconds."""
     base = f"/v1/sessions/{session_id}"
 
     async def append(_: int) -> None:
@@ -37,46 +44,36 @@ async def measure(client: Client, session_id: str) -> dict[str, float]:
     async def snapshot(_: int) -> None:
         await client.json("GET", base)
 
-    async def append_and_snapshot(_: int) -> None:
-        await client.json("POST", base + "/events", FILLER)
-        await client.json("GET", base)
-
-    async def tail_end(_: int) -> None:
+    async def newest(_: int) -> None:
         await client.request("GET", base + "/events?order=desc&limit=10")
 
     ask: dict[str, Any] = {"tool_name": "t", "tool_args": {}, "expires_in_ms": 600_000}
-    asks = [{"type": "input.requested", "data": {**ask, "interrupt_id": f"call-{n}"}} for n in range(TIMES)]
+    asks = [{"type": "input.requested", "data": {**ask, "interrupt_id": f"{number}-{n}"}} for n in range(TIMES)]
     await client.json("POST", base + "/events", asks)
 
-    async def decide(number: int) -> None:
-        await client.json("POST", f"{base}/calls/call-{number}/decision", {"action": "approve"})
+    async def decide(call: int) -> None:
+        await client.json("POST", f"{base}/calls/{number}-{call}/decision", {"action": "approve"})
 
-    decided = await median_ms(TIMES, decide)
     return {
+        "decision": await median_ms(TIMES, decide),
         "append": await median_ms(TIMES, append),
-        "decision": decided,
         "snapshot": await median_ms(TIMES, snapshot),
-        "append, then snapshot": await median_ms(TIMES, append_and_snapshot),
-        "newest 10 events": await median_ms(TIMES, tail_end),
+        "newest 10 events": await median_ms(TIMES, newest),
     }
 
 
 async def compare(server: Server, events: int) -> None:
     client = Client(server.port)
-    short, long = await grown(client, 100), await grown(client, events)
-    await asyncio.sleep(1)  # let the projector come to rest, for both alike
-    few, many = await measure(client, short), await measure(client, long)
-    again = await again_at(client)
-    few = {name: (ms + again[name]) / 2 for name, ms in few.items()}
-    print(json.dumps({"events": [100, events]}))
-    for name, ms in few.items():
-        print(f"{name:24} {ms:8.2f} ms at 100   {many[name]:8.2f} ms at {events:,}   ratio {many[name] / ms:5.2f}")
+    sessions = {size: await grown(client, size) for size in (100, events)}
+    rounds: dict[int, list[dict[str, float]]] = {size: [] for size in sessions}
+    for number in range(ROUNDS):
+        for size, session_id in sessions.items():
+            await at_rest(client)
+            rounds[size].append(await measure(client, session_id, number))
+    for what in rounds[100][0]:
+        few, many = (statistics.median(one[what] for one in rounds[size]) for size in (100, events))
+        print(f"{what:18} {few:8.2f} ms at 100 events {many:8.2f} ms at {events:,}   ratio {many / few:5.2f}")
     client.close()
-
-
-async def again_at(client: Client) -> dict[str, float]:
-    """The short session once more, after the long one: what else changed meanwhile counts for both."""
-    return await measure(client, await grown(client, 100))
 
 
 def main() -> None:

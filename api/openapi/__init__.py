@@ -22,9 +22,6 @@ A path that is no route here answers 404 `not-found`, a method that a route does
 `method-not-allowed` with `Allow`. What each problem means is told at <https://layby.dev/problems/>.
 
 An open development server needs no key; keys come with a later version, and scopes with them.
-
-Publishers that write often may use the WebSocket `/v1/sessions/{session_id}/publish` (subprotocol
-`layby.v1`), which is beyond the reach of this document.
 """
 
 _TAGS = {
