@@ -197,6 +197,6 @@ def _is_due(session: Session, now: int) -> bool:
 
 def _refuse_absent(head: Head, session: Session, command: Command) -> None:
     if head.deleted:
-        raise SessionDeleted("the session was deleted; its id is not given out again")
+        raise SessionDeleted
     if not session.seq and not isinstance(command, CreateSession):
-        raise SessionNotFound("there is no session of this id")
+        raise SessionNotFound

@@ -7,9 +7,9 @@ from eventstore.dispatcher import Dispatcher
 from eventstore.domain.call import Call
 from eventstore.domain.commands import ExpireDue
 from eventstore.domain.draft import SYSTEM
-from eventstore.domain.errors import CallNotFound, InvalidSnapshot, SessionDeleted, SessionNotFound
+from eventstore.domain.errors import CallNotFound, InvalidSnapshot
 from eventstore.keys import SessionKeys
-from eventstore.store import Head, Loaded, Page, decode_loaded, decode_page, load_call, lost, read_call
+from eventstore.store import Head, Loaded, Page, decode_loaded, decode_page, load_call, lost, read_call, refuse_absent
 from eventstore.writer import Writer
 
 PAGE_BYTES = 1024 * 1024
@@ -30,7 +30,7 @@ class Log:
         if page.due is not None and page.due <= page.now:
             await self.expire(keys)
             page = await self.raw_page(keys, start, limit, descending=descending)
-        _refuse_absent(page.exists, page.deleted)
+        refuse_absent(page.revision)
         return page
 
     async def raw_page(self, keys: SessionKeys, start: int, limit: int, *, descending: bool = False) -> Page:
@@ -65,17 +65,10 @@ class Log:
         if due is not None and due <= loaded.now:
             await self.expire(keys)
             loaded = await self._read(keys, names)
-        _refuse_absent(loaded.head.exists, loaded.head.deleted)
+        refuse_absent(loaded.head.revision)
         return loaded
 
     async def _read(self, keys: SessionKeys, names: list[str]) -> Loaded:
         loaded = decode_loaded(keys.session_id, await self._reads.reply(load_call(keys, names)), names)
         self._clock.observe(loaded.now)
         return loaded
-
-
-def _refuse_absent(exists: bool, deleted: bool) -> None:
-    if deleted:
-        raise SessionDeleted("the session was deleted; its id is not given out again")
-    if not exists:
-        raise SessionNotFound("there is no session of this id")

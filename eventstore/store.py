@@ -13,7 +13,7 @@ from eventstore.domain import call as calls
 from eventstore.domain import jsontext
 from eventstore.domain import session as sessions
 from eventstore.domain.call import Call
-from eventstore.domain.errors import InvalidSnapshot, StoreUnavailable
+from eventstore.domain.errors import InvalidSnapshot, SessionDeleted, SessionNotFound, StoreUnavailable
 from eventstore.domain.session import Session
 from eventstore.keys import SessionKeys
 from eventstore.scripts import Argument, ScriptCall
@@ -232,6 +232,14 @@ def decode_page(reply: Sequence[Any]) -> Page:
         int(first),
         lines,
     )
+
+
+def refuse_absent(revision: str) -> None:
+    """Raises `SessionNotFound`, `SessionDeleted` where no session stands behind this revision of a head."""
+    if revision == DELETED:
+        raise SessionDeleted
+    if not revision:
+        raise SessionNotFound
 
 
 def confirm_call(keys: SessionKeys) -> ScriptCall:

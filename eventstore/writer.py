@@ -111,7 +111,7 @@ class Writer:
             if head.deleted:
                 raise SessionDeleted("the session was deleted already")
             if not head.exists:
-                raise SessionNotFound("there is no session of this id")
+                raise SessionNotFound
             reply, _reached = await self._commits.run(delete_call(keys, head, self._feed_keep, token))
             if reply[0] == b"ok":
                 if lane := self._lanes.get((tenant, session_id)):

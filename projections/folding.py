@@ -101,12 +101,7 @@ async def fold_new(connection: Connection, targets: Sequence[Target]) -> list[Fo
 async def _load_pages(connection: Connection, targets: Sequence[Target], views: Sequence[SessionView]) -> list[Page]:
     pairs = zip(targets, views, strict=True)
     reads = [read_call(target.keys, view.seq + 1, FOLD_LINES, FOLD_BYTES) for target, view in pairs]
-    pages = list[Page]()
-    for reply in await connection.run_all(reads):
-        if isinstance(reply, Exception):
-            raise reply
-        pages.append(decode_page(reply))
-    return pages
+    return [decode_page(reply) for reply in await connection.run_each(reads)]
 
 
 async def _parse(page: Page) -> _News:

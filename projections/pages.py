@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from eventstore import scripts
 from eventstore.domain.commands import ExpireDue
@@ -86,7 +85,7 @@ class Pages:
         projectors = [self._upkeep.projectors[number] for number in numbers]
         layouts = [projector.layout for projector in projectors]
         calls = [query.script_call(share, group) for group in await self._groups(layouts)]
-        replies = [one for reply in await self._run(calls) for one in reply]
+        replies = [one for reply in await self._store.connection.run_each(calls) for one in reply]
         readings = [decode_reading(layout, reply) for layout, reply in zip(layouts, replies, strict=True)]
         for projector, reading in zip(projectors, readings, strict=True):
             projector.serves(reading.generation)
@@ -97,13 +96,6 @@ class Pages:
         if self._one_node is None:
             self._one_node = await info(self._store.connection, "cluster_enabled") == "0"
         return [layouts] if self._one_node else [[layout] for layout in layouts]
-
-    async def _run(self, calls: Sequence[ScriptCall]) -> list[Any]:
-        replies = await self._store.connection.run_all(calls)
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise reply
-        return replies
 
     async def _expire(self, members: Iterable[str]) -> None:
         slots = asyncio.Semaphore(EXPIRED_AT_ONCE)
@@ -123,7 +115,11 @@ class Pages:
             by_layout.setdefault(place.layout, []).append(n)
         groups = [[n for layout in group for n in by_layout[layout]] for group in await self._groups(list(by_layout))]
         calls = [ScriptCall(DOCUMENTS, [places[n].key for n in g], [places[n].field for n in g]) for g in groups if g]
-        found = [document or None for reply in await self._run(calls) for document in reply.split(b"\n")]
+        found = [
+            document or None
+            for reply in await self._store.connection.run_each(calls)
+            for document in reply.split(b"\n")
+        ]
         by_number = dict(zip((n for group in groups for n in group), found, strict=True))
         return [by_number[n] for n in range(len(places))]
 

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from eventstore.domain.errors import InternalError, SessionDeleted, SessionNotFound, StoreUnavailable
+from eventstore.domain.errors import InternalError, StoreUnavailable
 from eventstore.eventstore import EventStore
 from eventstore.keys import SessionKeys
 from eventstore.scripts import ScriptCall
-from eventstore.store import DELETED
+from eventstore.store import refuse_absent
 from projections import layout as layouts
 from projections.layout import Layout
 from projections.upkeep import Upkeep
@@ -39,19 +39,12 @@ class Reader:
             now, pointer, (revision, seq, due), *rest = reply
             if not projector.serves(layouts.generation(pointer)):
                 continue
-            _refuse_absent(revision)
+            refuse_absent((revision or b"").decode())
             if due and int(due) <= int(now):
                 await self._store.log.expire(keys)
                 continue
             return int(seq), rest
         raise StoreUnavailable("the session changes too fast to be read; try again")
-
-
-def _refuse_absent(revision: bytes | None) -> None:
-    if revision is None:
-        raise SessionNotFound("there is no session of this id")
-    if revision == DELETED.encode():
-        raise SessionDeleted("the session was deleted; its id is not given out again")
 
 
 def broken(keys: SessionKeys) -> InternalError:

@@ -44,7 +44,7 @@ GENESIS = "0" * 64
 
 @dataclass(slots=True)
 class Event:
-    """One recorded event. `time` is in milliseconds; `data_text` is the encoded `data`, where it is known already."""
+    """One recorded event. `time` is in milliseconds."""
 
     seq: int
     type: str
@@ -53,11 +53,10 @@ class Event:
     data: dict[str, Any]
     via: str | None = None
     occurred_at: str | None = None
-    data_text: str | None = None
 
     def line(self) -> bytes:
         """The exact bytes that are stored and that every reader receives, without the line feed."""
-        data = jsontext.dumps(self.data) if self.data_text is None else self.data_text
+        data = jsontext.dumps(self.data)
         occurred = "" if self.occurred_at is None else f'"occurred_at":{jsontext.dumps(self.occurred_at)},'
         via = "" if self.via is None else f'"via":{jsontext.dumps(self.via)},'
         return (
