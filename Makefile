@@ -3,6 +3,7 @@
 #   make serve [ARGS="--port 9000"]   run a server
 #   make test  [ARGS="-k expiry"]     run the tests
 #   make lint                         check style and types
+#   make prove [PROVE=full] [PROOF=crash]   break things, and show that what was promised holds
 #   make constraints                  pin the versions that are installed now
 #   make clean                        remove what make and the tests left
 
@@ -11,7 +12,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 # Extras are left out of a plain `make serve`, which has less to install.
-EXTRAS := test,lint,example
+EXTRAS := test,lint,example,prove
+PROVE ?= quick
 TOO_OLD := Layby needs Python 3.11 or newer: name one, for example `make PYTHON=python3.12 $(MAKECMDGOALS)`
 
 ifdef UV
@@ -25,7 +27,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint constraints clean
+.PHONY: help serve test lint prove constraints clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -39,6 +41,9 @@ test: $(VENV)/.installed-all
 lint: $(VENV)/.installed-all
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
+
+prove: $(VENV)/.installed-all
+	$(BIN)/python -m proofs --size $(PROVE) $(PROOF) $(ARGS)
 
 constraints: $(VENV)/.installed-all
 	$(PIP) freeze $(ON_VENV) --exclude-editable > constraints.txt

@@ -1,126 +1,92 @@
 """A server outlives its engine: SCRIPT FLUSH, a restart, and a long outage, with requests all the while.
 
-    python -m proofs.outage [--seconds 60]
-
-The engine is a Valkey of its own on loopback, named with --redis-url. While it is away every request must be
-answered, with 503 and Retry-After; when it is back, the same server process must go on, with every acknowledged event.
+While the engine is away every request is answered, with 503 and Retry-After; when it is back, the same server process
+goes on, with every acknowledged event.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import contextlib
-import os
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
 import time
-from pathlib import Path
 
 import redis
 
-from benchmarks.harness import Client, free_port, launch
-from eventstore.engine.process import find_binary
+from proofs.client import Answer, Client, page_through
+from proofs.engines import Engine
+from proofs.proof import Mutation, Patch, Proof, Run
+from proofs.servers import Server, running
+
+PATH = "/v1/sessions/outage/events"
 
 
-class Engine:
-    """A Valkey on a loopback port, with an append-only file that is synced always."""
-
-    def __init__(self, folder: Path) -> None:
-        self.port, self.folder = free_port(), folder
-        folder.mkdir()
-        self.process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
-
-    def start(self) -> None:
-        options = {"port": self.port, "bind": "127.0.0.1", "dir": self.folder, "appendonly": "yes", "save": ""}
-        arguments = [part for name, value in options.items() for part in (f"--{name}", str(value))]
-        command = [str(find_binary()), *arguments, "--appendfsync", "always"]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        client = redis.Redis.from_url(self.url)
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            with contextlib.suppress(redis.ConnectionError, redis.BusyLoadingError):
-                if client.ping():
-                    return
-            time.sleep(0.02)
-        raise RuntimeError("the engine did not start")
-
-    def kill(self) -> None:
-        if self.process:
-            self.process.kill()
-            self.process.wait()
+async def prove(run: Run) -> None:
+    engine = Engine(run.folder / "engine")
+    engine.start()
+    server = Server(run.folder / "server", redis_url=engine.url)
+    try:
+        with running(server):
+            async with server.client() as client:
+                await _prove(run, engine, client)
+    finally:
+        engine.kill()
 
 
-async def append(client: Client, number: int) -> tuple[int, bytes, float]:
-    """One try: status, answer, and how long it took."""
-    began = time.monotonic()
-    key = f"Idempotency-Key: event-{number}\r\n"
-    status, answer = await client.request("POST", "/v1/sessions/outage/events", b'{"type":"outage.event"}', key)
-    return status, answer, time.monotonic() - began
+async def _prove(run: Run, engine: Engine, client: Client) -> None:
+    created = await client.request("POST", "/v1/sessions", {"session_id": "outage"})
+    run.check(created.status == 201, f"no session: {created}")
+    await _until_appended(run, client, 1)
+    with redis.Redis.from_url(engine.url) as plain:
+        plain.script_flush()
+    run.figure("after SCRIPT FLUSH appended in", f"{await _until_appended(run, client, 2):.2f} s")
+    engine.kill()
+    engine.start()
+    run.figure("after a restart of the engine in", f"{await _until_appended(run, client, 3):.2f} s")
+    engine.kill()
+    await _refused_while_away(run, client, run.pick(quick=4.0, full=60.0))
+    engine.start()
+    run.figure("after the outage in", f"{await _until_appended(run, client, 4):.2f} s")
+    events = [event["data"]["n"] for event in await page_through(client, "outage") if event["type"] == "outage.event"]
+    run.check(events == [1, 2, 3, 4], f"acknowledged were 1, 2, 3, 4; stored are {events}")
 
 
-async def until_appended(client: Client, number: int, limit_s: float) -> float:
+async def _refused_while_away(run: Run, client: Client, seconds: float) -> None:
+    refused, slowest, stop = 0, 0.0, time.monotonic() + seconds
+    while time.monotonic() < stop:
+        began = time.monotonic()
+        answer = await _append(client, 4)
+        slowest = max(slowest, time.monotonic() - began)
+        run.check(answer.problem == "store-unavailable", f"while the engine was away a request heard {answer}")
+        run.check("retry-after" in answer.headers, f"503 without Retry-After: {answer.headers}")
+        refused += 1
+        if refused % 10 == 0:
+            run.progress(f"engine away: {refused} requests refused")
+        await asyncio.sleep(0.2)
+    run.figure(f"refused with 503 in {seconds:.0f} s", refused)
+    run.figure("slowest refusal", f"{slowest:.2f} s")
+
+
+async def _append(client: Client, number: int) -> Answer:
+    body = {"type": "outage.event", "data": {"n": number}}
+    return await client.request("POST", PATH, body, headers={"Idempotency-Key": f"event-{number}"})
+
+
+async def _until_appended(run: Run, client: Client, number: int, limit_s: float = 20.0) -> float:
     """Repeat until it is acknowledged; how long that took."""
     began = time.monotonic()
-    while (await append(client, number))[0] != 201:
-        assert time.monotonic() - began < limit_s, "the server did not recover"
+    while (answer := await _append(client, number)).status != 201:
+        run.check(time.monotonic() - began < limit_s, f"not appended within {limit_s:.0f} s: {answer}")
         await asyncio.sleep(0.05)
     return time.monotonic() - began
 
 
-async def prove(engine: Engine, port: int, seconds: float) -> None:
-    client = Client(port)
-    status, _ = await client.request("POST", "/v1/sessions", b'{"session_id":"outage"}')
-    assert status == 201
-    await until_appended(client, 1, 5)
-    redis.Redis.from_url(engine.url).script_flush()
-    await until_appended(client, 2, 5)
-    print("SCRIPT FLUSH: the next append succeeded")
-    engine.kill()
-    engine.start()
-    print(f"engine killed and restarted: appended again after {await until_appended(client, 3, 10):.2f} s")
-    engine.kill()
-    refused, slowest, stop = 0, 0.0, time.monotonic() + seconds
-    while time.monotonic() < stop:
-        status, answer, took = await append(client, 4)
-        assert status == 503 and b"store-unavailable" in answer, (status, answer[:200])
-        refused, slowest = refused + 1, max(slowest, took)
-        await asyncio.sleep(0.2)
-    engine.start()
-    back = await until_appended(client, 4, 20)
-    print(f"outage of {seconds:.0f} s: {refused} requests, each 503, the slowest after {slowest:.2f} s")
-    print(f"engine back: appended again after {back:.2f} s, by the same server process")
-    events = (await client.json("GET", "/v1/sessions/outage"))["seq"]
-    assert events == 5, f"{events} events, of 5 acknowledged"
-    print("5 events acknowledged, 5 stored, none twice")
-    client.close()
-
-
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--seconds", type=float, default=60.0)
-    chosen = options.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="layby-outage-"))
-    engine, server = Engine(folder / "engine"), None
-    try:
-        engine.start()
-        os.environ["LAYBY_REDIS_URL"] = engine.url
-        server = launch(folder / "data", free_port())
-        asyncio.run(prove(engine, server.port, chosen.seconds))
-    finally:
-        if server:
-            os.killpg(server.process.pid, signal.SIGKILL)
-            server.process.wait()
-        engine.kill()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+PROOF = Proof(
+    "outage",
+    "An engine that goes away, comes back, or forgets its scripts costs 503s with Retry-After, and nothing else.",
+    prove,
+    mutations=(
+        Mutation(
+            "no-retry-after",
+            (Patch("api/problems.py", '{"Retry-After": str(error.retry_after_s)}', "{}"),),
+        ),
+    ),
+)

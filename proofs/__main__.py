@@ -1,0 +1,74 @@
+"""Prove what Layby promises, or find where it does not hold.
+
+    python -m proofs [NAME…] [--size quick|full] [--only proofs|mutations] [--mutation NAME] [--jobs N] [--json FILE]
+
+Runs every proof, or those that are named; then each of them again on builds with a fault in them, which it must catch.
+Prints one table, and exits 1 on any breach, on a fault that was not caught, and on a proof that could not be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from proofs import child, running, table
+from proofs.catalogue import NAMES, load
+from proofs.proof import Proof
+
+
+def main() -> int:
+    chosen = _options()
+    if chosen.child:
+        return child.main(chosen.child, chosen.size, chosen.seed, chosen.mutation, Path(chosen.result))
+    if chosen.list:
+        for name in NAMES:
+            print(f"{name:12} {load(name).promise}")
+        return 0
+    proofs = [load(name) for name in chosen.names or NAMES]
+    began = time.monotonic()
+    results = running.run_all(_jobs(proofs, chosen), at_once=chosen.jobs)
+    print(table.render(results, time.monotonic() - began, chosen.size))
+    if chosen.json:
+        Path(chosen.json).write_text(json.dumps([result.as_json() for result in results], indent=1) + "\n")
+    return 0 if all(result.good for result in results) else 1
+
+
+def _options() -> argparse.Namespace:
+    options = argparse.ArgumentParser(prog="python -m proofs", description=(__doc__ or "").splitlines()[0])
+    options.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all by default")
+    options.add_argument("--size", choices=("quick", "full"), default="quick")
+    options.add_argument("--only", choices=("proofs", "mutations"), help="leave out the others")
+    options.add_argument(
+        "--mutation", default="", metavar="NAME", help="this one alone, of the one proof that is named"
+    )
+    options.add_argument(
+        "--jobs", type=int, default=min(2, os.cpu_count() or 1), help="how many at once (default %(default)s)"
+    )
+    options.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000, help="of what is chosen at random")
+    options.add_argument("--json", metavar="FILE", help="write the results there too")
+    options.add_argument("--list", action="store_true", help="name the proofs, and what they prove")
+    options.add_argument("--child", help=argparse.SUPPRESS)
+    options.add_argument("--result", help=argparse.SUPPRESS)
+    chosen = options.parse_args()
+    if unknown := sorted(set(chosen.names) - set(NAMES)):
+        options.error(f"there is no proof {unknown[0]}; there are {', '.join(NAMES)}")
+    return chosen
+
+
+def _jobs(proofs: list[Proof], chosen: argparse.Namespace) -> list[running.Job]:
+    jobs = list[running.Job]()
+    for proof in proofs:
+        if chosen.only != "mutations" and not chosen.mutation:
+            jobs.append(running.Job(proof, chosen.size, chosen.seed))
+        if chosen.only != "proofs":
+            wanted = [one for one in proof.mutations if chosen.mutation in ("", one.name)]
+            jobs += [running.Job(proof, chosen.size, chosen.seed, mutation) for mutation in wanted]
+    return jobs
+
+
+if __name__ == "__main__":
+    sys.exit(main())

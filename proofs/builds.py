@@ -1,0 +1,33 @@
+"""Copies of the tree, with a fault in them."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from proofs.proof import Patch
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("eventstore", "projections", "api", "cli", "proofs", "benchmarks", "tests")
+"""What a proof imports, or starts; the dependencies are those of the interpreter that runs."""
+
+
+@contextlib.contextmanager
+def patched(patches: Sequence[Patch]) -> Iterator[Path]:
+    """The root of a copy with these changes, for as long as the block lasts. Raises `LookupError`."""
+    with tempfile.TemporaryDirectory(prefix="layby-build-") as folder:
+        root = copy(Path(folder))
+        for patch in patches:
+            patch.apply(root)
+        yield root
+
+
+def copy(target: Path) -> Path:
+    """The tree as it is now, for a build that is changed further. Returns its root."""
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
+    shutil.copy(ROOT / "pyproject.toml", target)
+    return target

@@ -1,0 +1,55 @@
+"""One run of one proof, in a process and a tree of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import tempfile
+import traceback
+from pathlib import Path
+
+from proofs.catalogue import load
+from proofs.proof import Breach, CannotRun, Mutation, Proof, Run, Size
+
+
+def main(name: str, size: Size, seed: int, mutation: str, result: Path) -> int:
+    """Run it here; what came out is written to `result`."""
+    proof = load(name)
+    with tempfile.TemporaryDirectory(prefix=f"layby-proof-{name}-", ignore_cleanup_errors=True) as folder:
+        run = Run(name, size, Path(folder), seed, _mutation(proof, mutation), tell=lambda text: print(text, flush=True))
+        outcome, words = _outcome(proof, run)
+    result.write_text(json.dumps({"outcome": outcome, "words": words, "figures": run.figures}))
+    return 0
+
+
+def _mutation(proof: Proof, name: str) -> Mutation | None:
+    return next(one for one in proof.mutations if one.name == name) if name else None
+
+
+def _outcome(proof: Proof, run: Run) -> tuple[str, str]:
+    try:
+        awaited = proof.run(run)
+        if inspect.isawaitable(awaited):
+            asyncio.run(_wait(awaited))
+    except BaseException as error:
+        found = _first(error, Breach) or _first(error, CannotRun)
+        if isinstance(found, Breach):
+            return "breach", str(found)
+        if isinstance(found, CannotRun):
+            return "not run", str(found)
+        return "error", "".join(traceback.format_exception(error))[-4000:]
+    return "held", ""
+
+
+async def _wait(awaited: object) -> None:
+    await awaited  # type: ignore[misc]  # pyright: ignore
+
+
+def _first(error: BaseException, kind: type[BaseException]) -> BaseException | None:
+    """An error of this kind, itself or within a group (a task group wraps what its tasks raise)."""
+    if isinstance(error, kind):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for one in error.exceptions if (found := _first(one, kind))), None)
+    return None

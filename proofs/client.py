@@ -1,0 +1,136 @@
+"""A lean HTTP client: one kept-alive connection, limits of time, and retries that cannot double anything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import uuid
+from dataclasses import dataclass
+from typing import Any, Self
+
+LINE_LIMIT = 1 << 25
+TIMEOUT_S = 30.0
+_CUT = (OSError, asyncio.IncompleteReadError, TimeoutError, ValueError)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server answered. Names of headers are in lower case; of a repeated one the last counts."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def problem(self) -> str:
+        """The slug of a problem; empty if it is none."""
+        kind = self.headers.get("content-type", "")
+        return str(self.json()["type"]).rpartition("/")[2] if kind.startswith("application/problem+json") else ""
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.body[:300]!r}"
+
+
+class Client:
+    """Requests to one server, one after another."""
+
+    def __init__(self, port: int, *, host: str = "127.0.0.1", key: str = "", timeout_s: float = TIMEOUT_S) -> None:
+        self.port, self.host, self.timeout_s = port, host, timeout_s
+        self._always = f"Authorization: Bearer {key}\r\n" if key else ""
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connection; the next request makes a new one."""
+        if self._streams:
+            self._streams[1].close()
+            self._streams = None
+
+    async def request(
+        self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None
+    ) -> Answer:
+        """One try. `body` is sent as JSON, or as it is if it is bytes.
+
+        Raises OSError, EOFError, ValueError or TimeoutError where no whole answer came: what became of the request is
+        unknown then, and the connection is closed.
+        """
+        sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
+        head = f"{method} {path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nContent-Length: {len(sent)}\r\n"
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                reader, writer = await self._connected()
+                writer.write((head + self._always + more + "\r\n").encode() + sent)
+                return await self._answer(reader)
+        except BaseException:
+            self.close()
+            raise
+
+    async def insist(
+        self, method: str, path: str, body: Any = None, *, key: str = "", limit_s: float = 60.0
+    ) -> tuple[Answer, int]:
+        """Repeat with one Idempotency-Key, over cut connections, 503 and `request-in-progress`, until there is an
+        answer. Returns it, and how many tries it took. Raises TimeoutError."""
+        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        give_up, tries = asyncio.get_running_loop().time() + limit_s, 0
+        while True:
+            tries += 1
+            try:
+                answer = await self.request(method, path, body, headers=headers)
+                if answer.status != 503 and answer.problem != "request-in-progress":
+                    return answer, tries
+                last = str(answer)
+            except _CUT as error:
+                last = repr(error)
+            if asyncio.get_running_loop().time() > give_up:
+                raise TimeoutError(f"{method} {path}: no answer within {limit_s} s; at last {last}")
+            await asyncio.sleep(random.uniform(0.01, 0.1))
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(self.host, self.port, limit=LINE_LIMIT)
+        return self._streams
+
+    async def _answer(self, reader: asyncio.StreamReader) -> Answer:
+        first, *lines = (await reader.readuntil(b"\r\n\r\n"))[:-4].decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        status = int(first.split(" ")[1])
+        if headers.get("transfer-encoding") == "chunked":
+            body = await self._chunks(reader)
+        elif status in (204, 304):
+            body = b""
+        else:
+            body = await reader.readexactly(int(headers.get("content-length", "0")))
+        if headers.get("connection", "").lower() == "close":
+            self.close()
+        return Answer(status, headers, body)
+
+    async def _chunks(self, reader: asyncio.StreamReader) -> bytes:
+        body = b""
+        while size := int(await reader.readline(), 16):
+            body += (await reader.readexactly(size + 2))[:-2]
+        await reader.readline()
+        return body
+
+
+async def page_through(client: Client, session_id: str) -> list[dict[str, Any]]:
+    """Every event of a session, as it is read over HTTP."""
+    events, start = list[dict[str, Any]](), 1
+    while start:
+        path = f"/v1/sessions/{session_id}/events?from={start}&limit=10000"
+        answer = await client.request("GET", path, headers={"Accept": "application/json"})
+        if answer.status != 200:
+            raise ValueError(f"GET {path}: {answer}")
+        page = answer.json()
+        events += page["events"]
+        start = page["next_from"]
+    return events
