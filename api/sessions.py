@@ -38,7 +38,7 @@ class _Sessions:
         post = await receive_post(self._services, request, "publish")
         body = parse_model(CreateBody, post.body)
         if body.session_id is not None:
-            answer = await create(self._services, post, body.command(body.session_id))
+            answer = await create(self._services, request, post, body.command(body.session_id))
         else:
             answer = await create_unnamed(self._services, request, post, body.command)
         return answered(answer, 201, {"Location": f"/v1/sessions/{answer.result['session_id']}"})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
+from eventstore.anchors import Anchors
 from eventstore.batch import Answer, Retry
 from eventstore.clock import EngineClock
 from eventstore.connection import Connection
@@ -19,7 +20,7 @@ from eventstore.hub import Hub
 from eventstore.keys import STORE, Keys, SessionKeys
 from eventstore.log import Log
 from eventstore.settings import Settings
-from eventstore.store import Head, Page, decode_loaded, load_call
+from eventstore.store import Head, Page
 from eventstore.subscriber import Subscriber
 from eventstore.sweeper import Sweeper
 from eventstore.tail import Chunk, Tails
@@ -48,6 +49,7 @@ class EventStore:
             feed_keep=settings.feed_keep,
             max_pending=settings.max_pending,
         )
+        self.anchors: Anchors = Anchors(self.reads, keys)
         self.log: Log = Log(self.reads, self.clock, self.writer)
         self._tails: Tails = Tails(self.log, self.hub)
         self._sweeper: Sweeper = Sweeper(connection, keys, self.clock, self.writer)
@@ -88,13 +90,6 @@ class EventStore:
     async def page(self, tenant: str, session_id: str, start: int, limit: int, *, descending: bool = False) -> Page:
         """See `Log.page`."""
         return await self.log.page(self.session_keys(tenant, session_id), start, limit, descending=descending)
-
-    async def answered_in(self, tenant: str, session_ids: Sequence[str], retry: Retry) -> str | None:
-        """Which of these sessions has answered this retry's first attempt, if any."""
-        keys = [self.session_keys(tenant, session_id) for session_id in session_ids]
-        replies = await asyncio.gather(*(self.reads.reply(load_call(one, (), (retry.field,))) for one in keys))
-        found = zip(session_ids, replies, strict=True)
-        return next((name for name, reply in found if decode_loaded(name, reply, (), (retry.field,)).records), None)
 
     def follow(self, tenant: str, session_id: str, start: int) -> AsyncIterator[Chunk]:
         """See `Tails.follow`."""

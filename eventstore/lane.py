@@ -39,7 +39,7 @@ class Lane:
         if running is None:
             return
         if running != retry.fingerprint:
-            raise _reused()
+            raise reused()
         raise RequestInProgress("the first request with this Idempotency-Key is still running; try again in a moment")
 
     def forget(self) -> None:
@@ -80,7 +80,7 @@ class Lane:
         """The command was carried out before: it hears what was answered then, if it is the same request."""
         kept = jsontext.read(record)
         if item.retry and kept["fingerprint"] != item.retry.fingerprint:
-            self.refuse(item, _reused())
+            self.refuse(item, reused())
         else:
             self._answer(item, Answer(kept["result"], replayed=True))
 
@@ -100,5 +100,6 @@ class Lane:
             self._retries.pop(item.retry.field, None)
 
 
-def _reused() -> IdempotencyKeyReused:
+def reused() -> IdempotencyKeyReused:
+    """What a key hears that came with another body."""
     return IdempotencyKeyReused("this Idempotency-Key was used with another body; use a new key for a new request")

@@ -91,14 +91,6 @@ class Lists:
                 return page.entries[0].member
         return None
 
-    async def askers(self, tenant: str, interrupt_id: str, limit: int) -> list[str]:
-        """The sessions that asked for this authorization, whatever became of it, newest first."""
-
-        def indexes(layout: Layout) -> list[str]:
-            return [layout.authorizations(tenant, interrupt_id, open_only=False)]
-
-        return [entry.member for entry in (await self._pages.read(Query(indexes, "desc", limit))).entries[:limit]]
-
     async def _shown(
         self, query: Query, place: Callable[[Entry], Place], belongs: Callable[[bytes], bool]
     ) -> tuple[Page, Sequence[bytes]]:

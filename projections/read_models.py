@@ -75,7 +75,3 @@ class ReadModels:
     async def newest_authorization(self, tenant: str, interrupt_id: str) -> str | None:
         """The session that asked for this authorization: the newest that still waits for it, else the newest."""
         return await self._lists.newest_authorization(tenant, interrupt_id)
-
-    async def askers(self, tenant: str, interrupt_id: str, limit: int = 100) -> list[str]:
-        """The sessions that asked for this authorization, whatever became of it, newest first."""
-        return await self._lists.askers(tenant, interrupt_id, limit)

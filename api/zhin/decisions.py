@@ -8,6 +8,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.creating import execute_anchored
 from api.services import Services
 from api.wire import Posted, receive_post
 from api.zhin.answers import BadRequest, named, ok, session_of
@@ -40,24 +41,18 @@ class Decisions:
 
     async def complete(self, request: Request) -> Response:
         post = await receive_post(self._services, request, "decide")
-        body, principal, request_id = Body(post.body), post.principal, request.path_params["requestId"]
+        body, request_id = Body(post.body), request.path_params["requestId"]
         success = body.flag("success", "SUCCESS_REQUIRED")
         error, name = body.optional_text("error"), body.optional_text("sessionId")
         name = named(request, await self._asked_in(post, request_id) if name is None else name)
         command = CompleteAuthorization(request_id, success, error)
-        answer = await self._services.store.execute(principal.tenant, name, command, principal.actor, post.retry)
+        name, answer = await execute_anchored(self._services, request, post, name, command)
+        named(request, name)
         return ok(answer, requestId=request_id, success=success)
 
     async def _asked_in(self, post: Posted, request_id: str) -> str:
-        """The session whose newest open authorization has this id; one that is closed hears that it is.
-
-        A retry goes where its first attempt went, whatever else has been asked, or closed, since then.
-        """
-        tenant, models = post.principal.tenant, self._services.read_models
-        name = await models.newest_authorization(tenant, request_id)  # which brings the read models up to date
-        if post.retry:
-            askers = await models.askers(tenant, request_id)
-            name = await self._services.store.answered_in(tenant, askers, post.retry) or name
+        """The session whose newest open authorization has this id; one that is closed hears that it is."""
+        name = await self._services.read_models.newest_authorization(post.principal.tenant, request_id)
         if name is None:
             raise CallNotFound(f"no session asked for an authorization {request_id}")
         return name

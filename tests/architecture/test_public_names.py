@@ -41,9 +41,9 @@ EXPORTED = {
     "eventstore.embedded": {"DataDirectoryInUse", "EmbeddedEngine", "EngineError", "engine_url"},
     "eventstore.feed": {"NOW", "Feed", "FeedItem", "Items"},
 }
-STORE = {"answered_in", "call", "close", "delete", "execute", "follow", "head", "page", "session_keys", "start"}
+STORE = {"call", "close", "delete", "execute", "follow", "head", "page", "session_keys", "start"}
 READ_MODELS = {
-    *("askers", "calls", "inbox", "newest_authorization", "session", "session_at", "sessions", "steps"),
+    *("calls", "inbox", "newest_authorization", "session", "session_at", "sessions", "steps"),
     *("catch_up", "close", "lag", "start"),
 }
 

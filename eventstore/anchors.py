@@ -1,0 +1,66 @@
+"""One Idempotency-Key, one session: for requests whose path says nothing of the session that they go to.
+
+A retry record lies beside its session, and such a request names another session with another body. So the key has an
+anchor first: a retry record at a place that follows from the key alone. That place is the session that the key would
+make if none were named, so a request that names none meets the anchor as it meets any retry record, without asking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from eventstore import scripts
+from eventstore.batch import Retry
+from eventstore.dispatcher import Dispatcher
+from eventstore.domain import jsontext
+from eventstore.keys import Keys, SessionKeys
+from eventstore.lane import reused
+from eventstore.scripts import ScriptCall
+from eventstore.store import RETRY_KEPT_MS
+
+ANCHOR = scripts.load("eventstore", "anchor")
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """Where a key is held, and for which session."""
+
+    place: str
+    session_id: str
+
+
+class Anchors:
+    """Holds keys. What is lost with an engine that loses its newest writes is only that a misuse is noticed."""
+
+    def __init__(self, dispatcher: Dispatcher, keys: Keys) -> None:
+        self._dispatcher: Dispatcher = dispatcher
+        self._keys: Keys = keys
+
+    async def hold(self, tenant: str, places: Iterable[str], retry: Retry, session_id: str) -> Anchor | None:
+        """Hold the key for this session, or learn for which one a request with the same body held it before.
+
+        None where the key needs no anchor: the session is the place itself, or all places are taken.
+        Raises `IdempotencyKeyReused` for another body, `StoreUnavailable`, `StoreFull`.
+        """
+        for place in places:
+            if place == session_id:
+                return None  # its own retry record lies where the anchor would
+            reply = await self._run(tenant, place, retry, session_id, RETRY_KEPT_MS)
+            if reply[0] == b"held":
+                kept = jsontext.read(reply[1])
+                if kept["fingerprint"] != retry.fingerprint:
+                    raise reused()
+                return Anchor(place, kept["session_id"])
+        return None
+
+    async def release(self, tenant: str, anchor: Anchor, retry: Retry) -> None:
+        """The request was refused, and only success is kept. Raises `StoreUnavailable`, `StoreFull`."""
+        await self._run(tenant, anchor.place, retry, anchor.session_id, 0)
+
+    async def _run(self, tenant: str, place: str, retry: Retry, session_id: str, kept_ms: int) -> list[Any]:
+        keys: SessionKeys = self._keys.session(tenant, place)
+        record = jsontext.dumps({"fingerprint": retry.fingerprint, "session_id": session_id})
+        read = [keys.head, keys.dedup, keys.dedup_age]
+        return await self._dispatcher.reply(ScriptCall(ANCHOR, read, [retry.field, record, kept_ms]))
