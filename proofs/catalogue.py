@@ -12,7 +12,7 @@ NAMES = (
     "crash",
     "outage",
     "wire",
-    "engines",
+    "matrix",
     "cluster",
     "sentinel",
     "expiry",

@@ -64,7 +64,7 @@ class Engine:
 
     def __init__(self, folder: Path, *, binary: str | Path | None = None, **options: object) -> None:
         """`binary` is a Valkey, or another server such as /usr/bin/redis-server; `options` are lines of its
-        configuration, with `_` for `-`. Without any it keeps an append-only file that is synced always."""
+        configuration, with `_` for `-` (of more than one word as a tuple). Without any it keeps an append-only file that is synced always."""
         self.folder: Path = folder
         self.port: int = free_port()
         self.binary: Path = Path(binary or find_binary())
@@ -93,7 +93,10 @@ class Engine:
 
     def _command(self) -> list[str]:
         options = {"port": self.port, "bind": "127.0.0.1", "dir": self.folder, "logfile": "log", **self.options}
-        return [str(self.binary), *(str(part) for name, value in options.items() for part in (f"--{name}", value))]
+        arguments = [str(self.binary)]
+        for name, value in options.items():
+            arguments += [f"--{name}", *map(str, value if isinstance(value, tuple) else (value,))]
+        return arguments
 
     def _answers(self) -> bool:
         if not self.alive:
