@@ -1,0 +1,268 @@
+"""Many open calls: sessions full of them, calls that fall due at a chosen time, and what became of each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from eventstore.domain import instants
+from eventstore.keys import Keys
+from proofs.client import Answer, Client
+from proofs.engines import Engine
+from proofs.proof import Run
+from proofs.servers import Server
+
+DAY_MS = 86_400_000
+CLIENTS = 24
+PARTITIONS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A call that is to expire: where it waits, and its deadline, ms."""
+
+    session_id: str
+    interrupt_id: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """An `input.expired` as it is stored; times are in milliseconds."""
+
+    interrupt_id: str
+    deadline: int
+    recorded: int
+
+
+class Scene:
+    """One engine with its open calls, and the calls of each part that were asked to expire."""
+
+    def __init__(self, run: Run, engine: Engine, server: Server) -> None:
+        self.run: Run = run
+        self.engine: Engine = engine
+        self.server: Server = server
+        self.random: random.Random = random.Random(run.seed)
+        self.open_calls: int = run.pick(quick=3_000, full=300_000, mutated=800)
+        self.sessions: int = run.pick(quick=300, full=10_000, mutated=400)
+        self.due: list[Due] = []
+        self.patience_s: float = run.pick(quick=60.0, full=180.0, mutated=3.0)
+        self.asked_per_s: float = 0.0
+
+    async def fill(self) -> None:
+        """Make the sessions, with calls in them that wait until tomorrow."""
+        each, began = self.open_calls // self.sessions, time.monotonic()
+        waiting = iter(range(self.sessions))
+
+        async def work(client: Client) -> None:
+            for number in waiting:
+                made = await client.request("POST", "/v1/sessions", {"session_id": session(number)})
+                expect(made, 201)
+                far = [_ask(f"open-{n}", {"expires_in_ms": DAY_MS}) for n in range(each)]
+                expect(await client.request("POST", _events(session(number)), far), 201)
+                if number % 500 == 0:
+                    self.run.progress(f"{number * each:,} of {self.open_calls:,} calls are open")
+
+        await self.many(work)
+        self.asked_per_s = self.open_calls / (time.monotonic() - began)
+        self.run.figure("open calls", each * self.sessions)
+        self.run.figure("asked", f"{self.asked_per_s:,.0f}/s")
+
+    async def many(self, work: Any) -> None:
+        """The same work by many clients at once."""
+
+        async def one() -> None:
+            async with self.server.client() as client:
+                await work(client)
+
+        await asyncio.gather(*(one() for _ in range(CLIENTS)))
+
+    def plan(self, part: str, offsets_ms: Sequence[int]) -> list[tuple[str, str, int]]:
+        """Spread calls over the sessions: session, id, and when it falls due after the beginning of the part."""
+        places = [session(n % self.sessions) for n in range(len(offsets_ms))]
+        self.random.shuffle(places)
+        return [
+            (place, f"{part}-{n}", offset) for n, (place, offset) in enumerate(zip(places, offsets_ms, strict=True))
+        ]
+
+    async def ask(self, part: str, offsets_ms: Sequence[int]) -> int:
+        """Ask for calls that fall due so many milliseconds after a beginning; when that is, ms. It is late enough for
+        all to have been asked; on a machine too slow for that, it is tried again, later."""
+        lead_s = 1.0 + 1.5 * len(offsets_ms) / min(self.asked_per_s, 1_500)
+        for attempt in range(3):
+            begin = await self.now() + int(1000 * lead_s)
+            due = [Due(*place, begin + at) for *place, at in self.plan(f"{part}{attempt}", offsets_ms)]
+            if await self._asked(due):
+                return begin
+            lead_s *= 3
+        raise RuntimeError(f"{len(offsets_ms)} calls could not be asked in {lead_s / 3:.0f} s")
+
+    async def _asked(self, due: Iterable[Due]) -> bool:
+        """Whether all were taken before their deadlines. Those that were are to expire in any case."""
+        by_session = dict[str, list[Due]]()
+        for one in due:
+            by_session.setdefault(one.session_id, []).append(one)
+        waiting, all_taken = iter(by_session.items()), True
+
+        async def work(client: Client) -> None:
+            nonlocal all_taken
+            for session_id, calls in waiting:
+                asks = [_ask(one.interrupt_id, {"expires_at": instants.text(one.at)}) for one in calls]
+                answer = await client.request("POST", _events(session_id), asks)
+                if answer.status == 422 and b"deadline" in answer.body:
+                    all_taken = False
+                    return
+                expect(answer, 201)
+                self.due += calls
+
+        await self.many(work)
+        return all_taken
+
+    async def now(self) -> int:
+        """The engine's clock, ms."""
+        seconds, micros = await asyncio.to_thread(self.engine.client.time)
+        return seconds * 1000 + micros // 1000
+
+    async def overdue(self) -> int:
+        """How many sessions hold something that is due, by the index of the engine."""
+        now = await self.now()
+        pipe = self.engine.client.pipeline(transaction=False)
+        for partition in Keys(PARTITIONS).all_partitions():
+            pipe.zcount(partition.deadlines, "-inf", now)
+        return sum(await asyncio.to_thread(pipe.execute))
+
+    async def until_swept(self, last_ms: int, what: str) -> None:
+        """Wait until this time has passed and nothing is overdue."""
+        give_up = time.monotonic() + max(0, last_ms - await self.now()) / 1000 + self.patience_s
+        while True:
+            with contextlib.suppress(RedisError):
+                left = await self.overdue()
+                if not left and await self.now() > last_ms:
+                    return
+                self.run.progress(f"{what}: {left:,} sessions hold something that is due")
+                if time.monotonic() > give_up:
+                    self.run.check(
+                        False, f"{what}: {left} sessions still hold a call that was due: nobody lets it expire"
+                    )
+            await asyncio.sleep(0.05)
+
+    async def judge(self) -> dict[str, Expired]:
+        """Every call that was due has expired once, not early, and no other has; by its id, how it did."""
+        owed = dict[str, dict[str, int]]()
+        for one in self.due:
+            owed.setdefault(one.session_id, {})[one.interrupt_id] = one.at
+        found, waiting = dict[str, Expired](), iter(range(self.sessions))
+
+        async def work(client: Client) -> None:
+            for number in waiting:
+                expired = await _expired(client, session(number))
+                self._judge(session(number), owed.get(session(number), {}), expired)
+                found.update((one.interrupt_id, one) for one in expired)
+
+        await self.many(work)
+        return found
+
+    def _judge(self, session_id: str, owed: dict[str, int], expired: list[Expired]) -> None:
+        check, times = self.run.check, Counter(one.interrupt_id for one in expired)
+        twice = [name for name, count in times.items() if count > 1]
+        check(
+            not twice,
+            f"session {session_id}: {twice[:3]} expired {[times[name] for name in twice[:3]]} times, not once",
+        )
+        missing, extra = sorted(owed.keys() - times), sorted(times.keys() - owed)
+        check(not missing, f"session {session_id}: {missing[:3]} were due, and have not expired")
+        check(not extra, f"session {session_id}: {extra[:3]} have expired, and are not due before tomorrow")
+        early = [
+            one for one in expired if one.recorded < owed[one.interrupt_id] or one.deadline != owed[one.interrupt_id]
+        ]
+        check(not early, f"session {session_id}: expired before its deadline, or by another one: {early[:1]}")
+
+    async def judge_inbox(self) -> None:
+        """What still waits is what was never due."""
+        async with self.server.client(timeout_s=120) as client:
+            inbox = expect(await client.request("GET", "/v1/calls?limit=1"), 200).json()
+        wanted = self.open_calls // self.sessions * self.sessions
+        self.run.check(inbox["total"] == wanted, f"the inbox counts {inbox['total']} calls; {wanted} still wait")
+
+
+def session(number: int) -> str:
+    return f"s{number}"
+
+
+def expect(answer: Answer, status: int) -> Answer:
+    """A request that must succeed, for the proof to go on at all."""
+    if answer.status != status:
+        raise RuntimeError(f"expected {status}: {answer}")
+    return answer
+
+
+def percentiles(values_ms: Iterable[float]) -> str:
+    """p50/p99/max, in ms."""
+    found = sorted(values_ms)
+    if not found:
+        return "none"
+    return f"{found[len(found) // 2]:.0f}/{found[len(found) * 99 // 100]:.0f}/{found[-1]:.0f} ms"
+
+
+def _events(session_id: str) -> str:
+    return f"/v1/sessions/{session_id}/events"
+
+
+def _ask(interrupt_id: str, deadline: dict[str, Any]) -> dict[str, Any]:
+    data = {"interrupt_id": interrupt_id, "tool_name": "pay", "tool_args": {"euros": 7}, **deadline}
+    return {"type": "input.requested", "data": data}
+
+
+async def _expired(client: Client, session_id: str) -> list[Expired]:
+    """As the session's log has it. Reads nothing but this type, page after page."""
+    found, start = list[Expired](), 1
+    while start:
+        path = f"{_events(session_id)}?types=input.expired&from={start}&limit=10000"
+        answer = expect(await client.request("GET", path, headers={"Accept": "application/json"}), 200).json()
+        found += [as_expired(event) for event in answer["events"]]
+        start = answer["next_from"]
+    return found
+
+
+def as_expired(event: dict[str, Any]) -> Expired:
+    data = event["data"]
+    return Expired(data["interrupt_id"], instants.parse(data["expires_at"]), instants.parse(event["time"]))
+
+
+async def follow(server: Server, seen: dict[str, float]) -> None:
+    """Note by which time (ms) a follower of all sessions is shown each expiry, until cancelled."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 22)
+    try:
+        head = f"GET /v1/stream?cursor=now&types=input.expired HTTP/1.1\r\nHost: {server.port}\r\n\r\n"
+        writer.write(head.encode())
+        await reader.readuntil(b"\r\n\r\n")
+        while line := await reader.readline():
+            if line.startswith(b"{"):
+                seen[json.loads(line)["data"]["interrupt_id"]] = time.time() * 1000
+    finally:
+        writer.close()
+
+
+async def rate_at_rest(engine: Engine, seconds: float, patience_s: float, quiet: float) -> float:
+    """Commands a second that the engine hears while nobody wants anything. It is waited for until the read models are
+    up to date, which ends below `quiet`."""
+
+    async def commands() -> int:
+        return (await asyncio.to_thread(engine.client.info, "stats"))["total_commands_processed"]
+
+    give_up = time.monotonic() + patience_s
+    while True:
+        before, began = await commands(), time.monotonic()
+        await asyncio.sleep(seconds)
+        rate = (await commands() - before) / (time.monotonic() - began)
+        if rate < quiet or time.monotonic() > give_up:
+            return rate
