@@ -1,0 +1,19 @@
+"""Faults that this proof must catch."""
+
+from __future__ import annotations
+
+from proofs.proof import Mutation, Patch
+
+MUTATIONS = (
+    Mutation(
+        "any-scope-opens",
+        (Patch("eventstore/domain/access.py", "return scope == ANY or scope in self.scopes", "return True"),),
+    ),
+    Mutation(
+        "revoked-is-live", (Patch("eventstore/domain/access.py", "return self.revoked_at is None and (", "return ("),)
+    ),
+    Mutation(
+        "streams-outlive-their-key",
+        (Patch("api/live.py", "[key_id for key_id in self._open if not admits(key_id)]", "[]"),),
+    ),
+)

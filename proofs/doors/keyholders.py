@@ -1,0 +1,106 @@
+"""Keys of every kind, made by the command line as an operator makes them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from dataclasses import dataclass, field
+
+from proofs.client import LINE_LIMIT, Answer, Client
+from proofs.doors.routes import SCOPES
+from proofs.servers import Server
+
+TENANTS = ("acme", "bolt")
+A_SECOND_IN_DAYS = f"{1 / 86_400:.8f}"
+ALL = ",".join(SCOPES)
+
+
+@dataclass
+class Keys:
+    """By tenant and name; `all` has every scope, a scope's name has that one alone."""
+
+    server: Server
+    texts: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+
+    async def make(self, tenant: str, name: str, scopes: str, *more: str) -> str:
+        made = await asyncio.to_thread(
+            self.server.layby, "keys", "create", "--name", name, "--scopes", scopes, "--tenant", tenant, "--json", *more
+        )
+        if made.returncode:
+            raise RuntimeError(made.stdout + made.stderr)
+        self.texts[tenant, name] = json.loads(made.stdout)["key"]
+        return self.texts[tenant, name]
+
+    async def revoke(self, tenant: str, name: str) -> None:
+        done = await asyncio.to_thread(self.server.layby, "keys", "revoke", "--name", name, "--tenant", tenant)
+        if done.returncode:
+            raise RuntimeError(done.stdout + done.stderr)
+
+    async def make_all(self, tenant: str) -> None:
+        """One key of every scope, one of all, one that is revoked and one that has expired."""
+        wanted = [("all", ALL), *((scope, scope) for scope in SCOPES), ("revoked", ALL)]
+        await asyncio.gather(
+            *(self.make(tenant, name, scopes) for name, scopes in wanted),
+            self.make(tenant, "expired", ALL, "--expires-in-days", A_SECOND_IN_DAYS),
+        )
+        await self.revoke(tenant, "revoked")
+
+    def credentials(self, tenant: str) -> dict[str, str]:
+        """Authorization headers that must open nothing, by what they are."""
+        good = self.texts[tenant, "all"]
+        wrong = good[:-8] + ("0" * 8 if not good.endswith("0" * 8) else "1" * 8)
+        return {
+            "no key": "",
+            "wrong key": f"Bearer {wrong}",
+            "garbled key": f"Bearer {secrets.token_hex(20)}",
+            "empty key": "Bearer ",
+            "other scheme": f"Basic {good}",
+            "revoked key": f"Bearer {self.texts[tenant, 'revoked']}",
+            "expired key": f"Bearer {self.texts[tenant, 'expired']}",
+        }
+
+
+async def ask(
+    port: int, method: str, path: str, body: object, authorization: str, *, stream: bool = False, **headers: str
+) -> Answer:
+    """One request on a connection of its own; of a stream that begins, its head alone."""
+    sent = {**({"Authorization": authorization} if authorization else {}), **headers}
+    async with Client(port, timeout_s=20) as client:
+        if not stream:
+            return await client.request(method, path, body, headers=sent)
+    reader, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", port, limit=LINE_LIMIT), 20)
+    try:
+        lines = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
+        writer.write(f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}\r\n".encode())
+        head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)).decode("latin-1")
+        found = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+        status, length = int(head.split(" ")[1]), int(found.get("content-length", "0"))
+        return Answer(status, found, await asyncio.wait_for(reader.readexactly(length), 20))
+    finally:
+        writer.close()
+
+
+@dataclass
+class Held:
+    """A request that stays open, until it is cut."""
+
+    port: int
+    path: str
+    key: str
+    cut_at: float = 0.0
+    end: bytes = b""
+    began: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=LINE_LIMIT)
+        head = f"GET {self.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {self.key}\r\n\r\n"
+        writer.write(head.encode())
+        if "wait_ms" not in self.path:
+            await reader.readuntil(b"\r\n\r\n")
+        self.began.set()
+        while piece := await reader.read(1 << 16):
+            self.end = (self.end + piece)[-2000:]
+        self.cut_at = time.monotonic()
+        writer.close()

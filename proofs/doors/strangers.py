@@ -1,0 +1,136 @@
+"""Two tenants, to each of which nothing of the other exists."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import statistics
+import time
+
+import redis
+
+from proofs.client import Answer, Client, page_through
+from proofs.doors.keyholders import Keys, ask
+from proofs.doors.routes import ROUTES, Route
+from proofs.proof import Run
+from proofs.servers import Server
+
+_PASSING = ("date", "layby-request-id")
+
+
+async def nothing_exists(run: Run, server: Server, keys: Keys, names: dict[str, str]) -> None:
+    """What the other tenant hears about a session is what it hears about one that never was, byte for byte."""
+    stranger = f"Bearer {keys.texts['bolt', 'all']}"
+    nobody = {word: _another(name) for word, name in names.items()}
+    compared = 0
+    async with server.client(keys.texts["acme", "all"]) as owner:
+        before = await page_through(owner, names["SID"])
+        for route in ROUTES:
+            if "SID" in route.path or "IID" in route.path:
+                answers = [await _heard(server, route, which, stranger) for which in (names, nobody)]
+                run.check(answers[0] == answers[1], f"{route}: of another tenant {answers[0]}, of nobody {answers[1]}")
+                run.check(answers[0][0] == 404, f"{route}: of another tenant {answers[0]}")
+                compared += 1
+        run.check(await page_through(owner, names["SID"]) == before, "another tenant changed a session")
+    run.figure("routes that tell nothing of the other tenant", compared)
+
+
+def _another(name: str) -> str:
+    """A name of the same length that nobody has."""
+    return name[:-6] + "".join(random.choices("bcdfg", k=6))
+
+
+async def _heard(server: Server, route: Route, names: dict[str, str], authorization: str) -> tuple[int, dict, str]:
+    path, body = route.at(names)
+    answer = await ask(server.port, route.method, path, body, authorization, stream=route.stream)
+    headers = {name: value for name, value in answer.headers.items() if name not in _PASSING}
+    text = answer.body.decode()
+    for word, name in names.items():
+        text = text.replace(name, word)
+    return answer.status, headers, re.sub(r'"instance":"[^"]*"', "", text)
+
+
+async def nothing_is_listed(run: Run, server: Server, keys: Keys, names: dict[str, str]) -> None:
+    """Lists, inbox, feed, cursors, metrics: no word of the other tenant, and no movement with it."""
+    port, stranger, mine = server.port, keys.texts["bolt", "all"], keys.texts["acme", "all"]
+    async with Client(port, key=stranger) as client, Client(port, key=mine) as owner:
+        await client.insist("POST", "/v1/sessions", {"session_id": "of-bolt"})
+        for path in ("/v1/sessions", "/v1/calls", "/v1/calls?status=EXECUTED", "/metrics", "/readyz"):
+            text = (await client.request("GET", path)).body.decode()
+            run.check(names["SID"] not in text and "acme" not in text, f"{path} tells bolt of acme: {text[:300]}")
+        run.check((await client.request("GET", "/v1/calls")).json()["total"] == 0, "the inbox counts another tenant's")
+        first = await _feed(port, stranger)
+        for n in range(5):
+            await owner.insist(
+                "POST", f"/v1/sessions/{names['SID']}/events", {"type": "secret.thing", "data": {"n": n}}
+            )
+        again = await _feed(port, stranger)
+        shown = [{k: v for k, v in line.items() if k != "cursor"} for line in again]
+        run.check(all(line["session_id"] == "of-bolt" for line in again), f"the feed of bolt shows {shown}")
+        lengths = {len(line["cursor"]) for line in first + again}
+        run.check(len(lengths) == 1, f"cursors of bolt grow with what acme does: {sorted(lengths)} characters")
+        theirs = (await _feed(port, mine))[-1]["cursor"]
+        answer = await ask(port, "GET", f"/v1/stream?cursor={theirs}", None, f"Bearer {stranger}", stream=True)
+        run.check(answer.status == 400, f"a cursor of another tenant: {answer}")
+        listed = (await owner.request("GET", "/v1/sessions?limit=1")).json()["next_cursor"]
+        if listed:
+            answer = await client.request("GET", f"/v1/sessions?limit=1&cursor={listed}")
+            run.check(answer.status == 400, f"a list's cursor of another tenant: {answer}")
+
+
+async def _feed(port: int, key: str) -> list[dict]:
+    """What the feed of all sessions shows from the beginning, until it is silent."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22)
+    writer.write(f"GET /v1/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
+    got = b""
+    try:
+        while True:
+            got += await asyncio.wait_for(reader.read(1 << 16), 0.7)
+    except TimeoutError:
+        pass
+    finally:
+        writer.close()
+    return [json.loads(line) for line in re.findall(rb'^\{"session_id".*\}$', got, re.MULTILINE)]
+
+
+async def retries_are_ones_own(run: Run, server: Server, keys: Keys) -> None:
+    """One Idempotency-Key of two principals is two requests."""
+    key = "the-same-key"
+    answers = list[Answer]()
+    for tenant in ("acme", "bolt"):
+        authorization = f"Bearer {keys.texts[tenant, 'all']}"
+        answers.append(await ask(server.port, "POST", "/v1/sessions", {}, authorization, **{"Idempotency-Key": key}))
+    told = [answer.json().get("session_id") for answer in answers]
+    run.check(told[0] != told[1] and all(a.status == 201 for a in answers), f"one key, two tenants: {answers[1]}")
+
+
+async def a_lookup_takes_the_same_road(run: Run, server: Server, keys: Keys, names: dict[str, str]) -> None:
+    """Of another tenant's session and of none: the same commands at the engine, and the same time."""
+    other, nobody = f"/v1/sessions/{names['SID']}", f"/v1/sessions/{_another(names['SID'])}"
+    times: dict[str, list[float]] = {other: [], nobody: []}
+    with redis.Redis.from_url(server.engine_url) as engine:
+        async with server.client(keys.texts["bolt", "all"]) as client:
+            sent = {path: await _commands(engine, client, path) for path in times}
+            for _ in range(run.pick(quick=300, full=5000, mutated=50)):
+                for path in random.sample(list(times), 2):
+                    began = time.perf_counter()
+                    await client.request("GET", path)
+                    times[path].append(time.perf_counter() - began)
+    run.check(
+        sent[other] == sent[nobody], f"commands at the engine: {sent[other]} for another's, {sent[nobody]} for none"
+    )
+    ratio = statistics.median(times[other]) / statistics.median(times[nobody])
+    run.figure("time of a lookup, another tenant's to nobody's (medians)", f"{ratio:.3f}")
+
+
+async def _commands(engine: redis.Redis, client: Client, path: str) -> dict[str, int]:
+    """Scripts and reads that one lookup costs; what goes on by itself is not counted."""
+    counted = ("evalsha", "cmdstat_hgetall", "cmdstat_hmget", "cmdstat_xrange", "cmdstat_hget", "cmdstat_xrevrange")
+    await client.request("GET", path)
+    engine.config_resetstat()
+    for _ in range(20):
+        await client.request("GET", path)
+    stats = engine.info("commandstats")
+    return {name: round(stats[name]["calls"] / 20) for name in stats if name.endswith(counted)}
