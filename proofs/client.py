@@ -76,11 +76,18 @@ class Client:
             raise
 
     async def insist(
-        self, method: str, path: str, body: Any = None, *, key: str = "", limit_s: float = 60.0
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        key: str = "",
+        limit_s: float = 60.0,
+        headers: dict[str, str] | None = None,
     ) -> tuple[Answer, int]:
         """Repeat with one Idempotency-Key, over cut connections, 503 and `request-in-progress`, until there is an
         answer. Returns it, and how many tries it took. Raises TimeoutError."""
-        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        headers = {"Idempotency-Key": key or uuid.uuid4().hex, **(headers or {})}
         give_up, tries = asyncio.get_running_loop().time() + limit_s, 0
         while True:
             tries += 1

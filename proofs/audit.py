@@ -1,0 +1,225 @@
+"""Whether a store holds what its clients were told, once, and whether everything in it fits together.
+
+Logs, snapshots and lists are read over HTTP, as clients read them; markers, deadlines, feed and chains in Redis.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from redis.asyncio import Redis
+
+from eventstore.connection import Connection
+from eventstore.domain import instants
+from eventstore.keys import Keys, SessionKeys, member
+from eventstore.verify import Verifier
+from proofs.client import Client, page_through
+from proofs.workload import Done, Journal
+
+Check = Callable[[bool, str], None]
+"""Raises `Breach` with these words unless it holds."""
+Event = dict[str, Any]
+TENANT = "default"
+ASKED_AGAIN = 4
+"""Of each session so many of the newest requests are sent once more."""
+LISTED = 1_000
+_T = TypeVar("_T")
+
+
+class Audit:
+    """Judges journals whose writers have ended: nothing of theirs is under way."""
+
+    def __init__(
+        self, check: Check, client: Client, redis: Redis, partitions: int, *, expiry_limit_s: float = 30.0
+    ) -> None:
+        """`redis` decodes its answers. What is overdue has so long to be swept."""
+        self._check, self._client, self._redis = check, client, redis
+        self._expiry_limit_s = expiry_limit_s
+        self._keys = Keys(partitions)
+
+    async def all(self, journals: Sequence[Journal]) -> None:
+        """Everything that this module knows. Raises `Breach`."""
+        await self.overdue_expires()
+        living = [journal for journal in journals if not journal.deleted]
+        for journal in journals:
+            await (self._is_gone(journal) if journal.deleted else self._is_told(journal))
+        await self.chains(journals)
+        shown = {journal.session_id: await self._snapshot(journal) for journal in living}
+        await self._lists(shown)
+        for name, snapshot in shown.items():
+            await self._indexes(self._keys.session(TENANT, name), snapshot)
+            await self._feed(self._keys.session(TENANT, name), snapshot["seq"])
+
+    async def overdue_expires(self) -> None:
+        """What was due when this was called is swept by itself: nobody looks at these sessions meanwhile."""
+        seconds, micros = await self._redis.execute_command("TIME")
+        now, limit = int(seconds) * 1000 + int(micros) // 1000, self._expiry_limit_s
+        give_up = time.monotonic() + limit
+        while due := await self._due_until(now):
+            self._check(time.monotonic() < give_up, f"overdue for {limit:.0f} s, and nobody swept it: {due[:3]}")
+            await asyncio.sleep(0.02)
+
+    async def _due_until(self, now: int) -> list[str]:
+        pipe = self._redis.pipeline(transaction=False)
+        for partition in self._keys.all_partitions():
+            pipe.zrangebyscore(partition.deadlines, "-inf", now)
+        return [name for found in await pipe.execute() for name in found]
+
+    async def _is_gone(self, journal: Journal) -> None:
+        answer = await self._client.request("GET", f"/v1/sessions/{journal.session_id}")
+        self._check(answer.status == 410, f"{journal.session_id} was deleted; a read of it hears {answer}")
+        parts = await self._redis.keys(f"{self._keys.session(TENANT, journal.session_id).base}:*")
+        left = [part for part in parts if not part.endswith(":head")]
+        self._check(not left, f"{journal.session_id} was deleted; left of it are {left}")
+
+    async def _is_told(self, journal: Journal) -> None:
+        """Each acknowledged effect stands once, where the answer said; each request hears its first answer again."""
+        log = await page_through(self._client, journal.session_id)
+        self._dense(journal, log)
+        self._once(journal, log)
+        self._calls(journal, log)
+        for done in journal.done[-ASKED_AGAIN:]:
+            await self.answers_again(done)
+
+    def _dense(self, journal: Journal, log: list[Event]) -> None:
+        seqs = [event["seq"] for event in log]
+        self._check(seqs == list(range(1, len(log) + 1)), f"{journal.session_id}: not dense: {_breaks(seqs)}")
+
+    def _once(self, journal: Journal, log: list[Event]) -> None:
+        stored = [(event["data"]["n"], event["seq"]) for event in log if event["type"] == "note.taken"]
+        twice = [number for number, count in Counter(number for number, _ in stored).items() if count > 1]
+        self._check(not twice, f"{journal.session_id}: notes {twice} stand more than once: {stored}")
+        lost = dict(journal.notes.items() - set(stored))
+        self._check(not lost, f"{journal.session_id}: acknowledged (note: seq) but not stored there: {lost}")
+        more = dict(set(stored) - journal.notes.items())
+        self._check(not more, f"{journal.session_id}: stored (note: seq) though nobody was told so: {more}")
+
+    def _calls(self, journal: Journal, log: list[Event]) -> None:
+        for name, call in journal.calls.items():
+            of_call = [event for event in log if event["data"].get("interrupt_id") == name]
+            count = Counter(event["type"] for event in of_call)
+            seqs = {event["type"]: event["seq"] for event in of_call}
+            told = f"{journal.session_id} call {name}, {call}: its log has {dict(count)} at {seqs}"
+            self._check(count["input.requested"] == 1, told)
+            self._check(count["input.completed"] + count["input.expired"] <= 1, f"more than one outcome: {told}")
+            self._check(seqs.get("input.completed") == call.get("decided"), f"decided elsewhere: {told}")
+            self._check(count["action.claimed"] == call.get("attempt", 0), f"claims: {told}")
+            self._check(seqs.get("action.result") == call.get("result"), f"result elsewhere: {told}")
+            self._check(count["action.result"] <= 1, f"more than one result: {told}")
+
+    async def answers_again(self, done: Done) -> None:
+        """The same request, sent once more, hears its first answer and changes nothing."""
+        headers = {"Idempotency-Key": done.key, "Content-Type": done.kind}
+        again = await self._client.request("POST", done.path, done.sent, headers=headers)
+        told = f"POST {done.path} {done.sent[:120]!r} heard {done.answer}, and sent once more {again}"
+        self._check((again.status, again.body) == (done.answer.status, done.answer.body), told)
+        self._check(again.headers.get("idempotency-replayed") == "true", f"not marked as replayed: {told}")
+
+    async def chains(self, journals: Iterable[Journal]) -> None:
+        """As `layby verify` has it."""
+        connection = Connection(_url_of(self._redis))
+        try:
+            verifier = Verifier(connection, self._keys)
+            for journal in journals:
+                verdict = await verifier.one(TENANT, journal.session_id)
+                wanted = "deleted" if journal.deleted else "intact"
+                why = f": {verdict.broken.why} at {verdict.broken.seq}" if verdict.broken else ""
+                self._check(verdict.state == wanted, f"verify finds {journal.session_id} {verdict.state}{why}")
+        finally:
+            await connection.close()
+
+    async def _snapshot(self, journal: Journal) -> dict[str, Any]:
+        """What is stored and folded on equals what is folded from the events alone."""
+        path = f"/v1/sessions/{journal.session_id}"
+        for _ in range(5):  # a call may expire in between
+            now = await self._client.request("GET", path)
+            then = await self._client.request("GET", f"{path}?at={now.json()['seq']}")
+            after = await self._client.request("GET", path)
+            if now.body == after.body:
+                break
+        self._check(now.body == then.body, f"{path}: the model says {now.body!r}, its events say {then.body!r}")
+        return now.json()
+
+    async def _lists(self, shown: dict[str, dict[str, Any]]) -> None:
+        """The list of sessions and the inbox, which are projected, say what the snapshots say."""
+        rows = {row["session_id"]: row for row in await self._pages("/v1/sessions", "sessions")}
+        inbox = {(call["session_id"], call["interrupt_id"]) for call in await self._pages("/v1/calls", "calls")}
+        for name, snapshot in shown.items():
+            row = rows.get(name)
+            self._check(row is not None, f"{name} is missing in the list of sessions")
+            assert row
+            if row["seq"] != snapshot["seq"]:  # a call expired in between: it is looked at when it has settled
+                snapshot = (await self._client.request("GET", f"/v1/sessions/{name}")).json()
+            is_ = {key: snapshot[key] for key in ("seq", "status", "parked", "updated_at")}
+            self._check(is_.items() <= row.items(), f"{name} is listed as {row}, but is {is_}")
+            waiting = {(name, call["interrupt_id"]) for call in _pending(snapshot) if call["expires_at"] > _soon()}
+            listed = {one for one in inbox if one[0] == name}
+            self._check(waiting <= listed, f"{name}: the inbox lacks {waiting - listed}")
+
+    async def _pages(self, path: str, what: str) -> list[dict[str, Any]]:
+        found, cursor = list[dict[str, Any]](), ""
+        while True:
+            answer = await self._client.request("GET", f"{path}?limit={LISTED}{f'&cursor={cursor}' if cursor else ''}")
+            self._check(answer.status == 200, f"GET {path}: {answer}")
+            page = answer.json()
+            found += page[what]
+            if not (cursor := page["next_cursor"]):
+                return found
+
+    async def _indexes(self, keys: SessionKeys, snapshot: dict[str, Any]) -> None:
+        """Each call that waits has its marker, and the session its place in the index of deadlines; no other has."""
+        due = {keys.due(call["interrupt_id"]): _ms(call["expires_at"]) for call in _pending(snapshot)}
+        leases = [_ms(call["execution"]["lease_until"]) for call in snapshot["calls"] if _is_claimed(call)]
+        nearest = min([*due.values(), *leases], default=None)
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.zscore(keys.partition.deadlines, keys.member)
+        pipe.hmget(keys.head, "due", "seq")
+        pipe.keys(f"{keys.base}:due:*")
+        for marker in due:
+            pipe.pexpiretime(marker)
+        score, (head_due, seq), markers, *until = await pipe.execute()
+        if int(seq) != snapshot["seq"] or any(time.time() * 1000 + 500 > at for at in due.values()):
+            return  # it moves on just now; another audit looks at it
+        told = f"{keys.session_id}: open calls say {nearest}, the index {score}, the head {head_due!r}"
+        stored = score and int(score), head_due and int(head_due)
+        self._check(stored == (nearest, nearest or ""), f"deadlines: {told}")
+        self._check(set(markers) == set(due), f"{keys.session_id}: markers are {markers}, waiting calls {due}")
+        self._check(until == list(due.values()), f"{keys.session_id}: markers expire at {until}, the calls {due}")
+
+    async def _feed(self, keys: SessionKeys, seq: int) -> None:
+        """Every event is announced to followers of all sessions, once."""
+        entries: Any = await self._redis.xrange(keys.partition.feed)
+        of_session = [fields for _, fields in entries if member(fields["t"], fields["s"]) == keys.member]
+        spans = [(int(fields["f"]), int(fields["l"])) for fields in of_session]
+        firsts, lasts = [first for first, _ in spans], [last for _, last in spans]
+        whole = firsts == [1, *(last + 1 for last in lasts[:-1])] and lasts[-1:] >= [seq]
+        self._check(whole, f"{keys.session_id} has {seq} events; the feed has {spans}")
+
+
+def _pending(snapshot: dict[str, Any]) -> list[dict[str, Any]]:
+    return [call for call in snapshot["calls"] if call["status"] == "PENDING_APPROVAL"]
+
+
+def _is_claimed(call: dict[str, Any]) -> bool:
+    return bool(call["execution"]) and call["execution"]["state"] == "claimed"
+
+
+def _ms(time_: str) -> int:
+    return instants.parse(time_)
+
+
+def _soon() -> str:
+    return instants.text(int(time.time() * 1000) + 2_000)
+
+
+def _breaks(seqs: list[int]) -> list[tuple[int, int]]:
+    return [(one, following) for one, following in zip([0, *seqs], seqs, strict=False) if following != one + 1]
+
+
+def _url_of(redis: Redis) -> str:
+    kept: Any = redis.connection_pool.connection_kwargs
+    return f"unix://{kept['path']}" if "path" in kept else f"redis://{kept['host']}:{kept['port']}"

@@ -1,0 +1,76 @@
+"""Named points of a product that has none: where they stand, and how a copy of the tree with them in it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from proofs import builds
+from proofs.proof import Patch
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A moment in the life of a commit. `where` is the line before which it stands, `when` what must hold there."""
+
+    name: str
+    file: str
+    where: str
+    when: str = ""
+    by: str = "load"
+    """What reaches it: `load`, `start` of a server with an embedded engine, `restart` of its engine, `rebuild`."""
+    call: str = ""
+    """What stands there; that the point is reached, unless said otherwise."""
+
+    @property
+    def patch(self) -> Patch:
+        indent = self.where[: len(self.where) - len(self.where.lstrip())]
+        call = self.call or f'reach("{self.name}")'
+        line = f"{indent}{f'if {self.when}: ' if self.when else ''}__import__('proofs.faults').faults.{call}\n"
+        return Patch(self.file, f"\n{self.where}", f"\n{line}{self.where}")
+
+
+def build(target: Path) -> Path:
+    """A copy of the tree that is proved, with every point in it. Raises `LookupError`."""
+    root = builds.copy(target)
+    for point in POINTS:
+        point.patch.apply(root)
+    return root
+
+
+WRITER = "eventstore/writer.py"
+EMBEDDED = "eventstore/embedded.py"
+REBUILD = "projections/rebuild.py"
+_TOLD = "        self._tell(lane.keys, commit.head, commit.lines)"
+_TAKEN_IN = "        await self._apply(unread.checkpoint, Writes(), unread.last)"
+
+POINTS = (
+    Point("commit-decided", WRITER, "        reply, reached = await self._commits.run(commit.script_call("),
+    Point(
+        "commit-sent", "eventstore/store.py", 'log = logging.getLogger("layby.store")',
+        call='watch_sending("commit-sent", COMMIT.sha, DELETE.sha)',
+    ),
+    Point("commit-answered", WRITER, '        if word == "early":'),
+    Point("claim-committed", WRITER, _TOLD, 'any(line.type == "action.claimed" for line in commit.lines)'),
+    Point("decision-committed", WRITER, _TOLD, 'any(line.type == "input.completed" for line in commit.lines)'),
+    Point("expiry-committed", WRITER, _TOLD, 'any(line.type == "input.expired" for line in commit.lines)'),
+    Point("deletion-committed", WRITER, "                if lane := self._lanes.get((tenant, session_id)):"),
+    Point(
+        "answer-leaves", "api/edge.py", "            seconds = time.perf_counter() - self._began",
+        'self._scope["method"] in ("POST", "DELETE")',
+    ),
+    Point("key-held", "api/creating.py", "    name = anchor.session_id if anchor else session_id", "anchor"),
+    Point(
+        "found-due", "eventstore/sweeper.py",
+        "                await self._writer.execute(tenant, session_id, ExpireDue(), SYSTEM)",
+    ),
+    Point("models-folded", "projections/generation.py", "            await self._store(checkpoint, folded)"),
+    Point("checkpoint-behind", "projections/generation.py", _TAKEN_IN),
+    Point("engine-not-started", EMBEDDED, "            self._process = await EngineProcess.launch(", by="start"),
+    Point("engine-spawned", "eventstore/engine/process.py", "        lock.name_holder(process.pid)", by="start"),
+    Point("engine-started", EMBEDDED, "        self._keeper = asyncio.create_task(self._keep_running(", by="start"),
+    Point("engine-gone", EMBEDDED, "            strikes = 0 if clock() - born > CALM_S else strikes + 1", by="restart"),
+    Point("rebuild-half-way", REBUILD, "            done += len(targets)", by="rebuild"),
+    Point("rebuild-whole", REBUILD, "        reply = await self._connection.run(ScriptCall(SWITCH,", by="rebuild"),
+    Point("rebuild-switched", REBUILD, '        log.info("partition %s: generation', by="rebuild"),
+)  # fmt: skip
