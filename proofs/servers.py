@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from proofs.client import Client
@@ -37,10 +37,12 @@ class Server:
         settings: Mapping[str, str] | None = None,
         root: Path = ROOT,
         port: int = 0,
+        under: Sequence[str] = (),
     ) -> None:
         """`folder` is for its log and, without `redis_url`, for its data. `settings` are environment variables of
-        Layby without their prefix, as `durability`. `root` is the tree that it runs from. It keeps its port."""
-        self.folder, self.port, self.root = folder, port or free_port(), root
+        Layby without their prefix, as `durability`. `root` is the tree that it runs from. It keeps its port. `under`
+        is a command that becomes the server, as `env` does."""
+        self.folder, self.port, self.root, self.under = folder, port or free_port(), root, under
         self.data_dir, self.log = folder / "data", folder / "server.log"
         folder.mkdir(parents=True, exist_ok=True)
         given = {"redis_url": redis_url, **(settings or {})}
@@ -74,7 +76,8 @@ class Server:
 
     def start(self, limit_s: float = 60.0) -> Server:
         """Start it and wait until it is ready. Raises RuntimeError with the end of its log."""
-        command = [sys.executable, "-m", "cli", "serve", "--port", str(self.port), "--data-dir", str(self.data_dir)]
+        serve = [sys.executable, "-m", "cli", "serve", "--port", str(self.port), "--data-dir", str(self.data_dir)]
+        command = [*self.under, *serve]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, cwd=self.root, env=self.environment, stdout=log, stderr=log, start_new_session=True

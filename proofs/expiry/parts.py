@@ -24,7 +24,7 @@ QUIET_PER_S = 100
 
 async def lag(scene: Scene) -> None:
     """Fifty are due each second, in every other block of two seconds; appends go on all the while."""
-    blocks = scene.run.pick(quick=2, full=30, mutated=1)
+    blocks = scene.run.pick(quick=1, full=30, mutated=1)
     begin = await scene.ask("lag", [2 * BLOCK_MS * block + at for block in range(blocks) for at in _trickle()])
     end, seen = begin + 2 * BLOCK_MS * blocks, dict[str, float]()
     following = asyncio.create_task(follow(scene.server, seen))
@@ -71,7 +71,7 @@ def _compare(scene: Scene, begin: int, blocks: int, appends: list[tuple[float, f
 
 async def mass(scene: Scene) -> None:
     """Thousands within one second, and appends all the while."""
-    begin = await scene.ask("mass", _at_once(scene))
+    begin = await scene.ask("mass", _at_once(scene, quick=1_000))
     async with _appending(scene) as appends:
         await scene.until_swept(begin + 1_000, "thousands at once")
     took = [ms for at, ms in appends if at >= begin]
@@ -79,8 +79,8 @@ async def mass(scene: Scene) -> None:
     scene.run.figure("appends meanwhile p50/p99/max", percentiles(took))
 
 
-def _at_once(scene: Scene) -> list[int]:
-    count = scene.run.pick(quick=1_000, full=20_000, mutated=800)
+def _at_once(scene: Scene, quick: int = 500) -> list[int]:
+    count = scene.run.pick(quick=quick, full=20_000, mutated=800)
     return [scene.random.randrange(1_000) for _ in range(count)]
 
 

@@ -56,7 +56,7 @@ class Scene:
         self.sessions: int = run.pick(quick=300, full=10_000, mutated=400)
         self.due: list[Due] = []
         self.patience_s: float = run.pick(quick=60.0, full=180.0, mutated=3.0)
-        self.asked_per_s: float = 0.0
+        self.requests_per_s: float = 0.0
 
     async def fill(self) -> None:
         """Make the sessions, with calls in them that wait until tomorrow."""
@@ -73,9 +73,10 @@ class Scene:
                     self.run.progress(f"{number * each:,} of {self.open_calls:,} calls are open")
 
         await self.many(work)
-        self.asked_per_s = self.open_calls / (time.monotonic() - began)
+        seconds = time.monotonic() - began
+        self.requests_per_s = 2 * self.sessions / seconds
         self.run.figure("open calls", each * self.sessions)
-        self.run.figure("asked", f"{self.asked_per_s:,.0f}/s")
+        self.run.figure("asked", f"{self.open_calls / seconds:,.0f}/s")
 
     async def many(self, work: Any) -> None:
         """The same work by many clients at once."""
@@ -97,7 +98,7 @@ class Scene:
     async def ask(self, part: str, offsets_ms: Sequence[int]) -> int:
         """Ask for calls that fall due so many milliseconds after a beginning; when that is, ms. It is late enough for
         all to have been asked; on a machine too slow for that, it is tried again, later."""
-        lead_s = 1.0 + 1.5 * len(offsets_ms) / min(self.asked_per_s, 1_500)
+        lead_s = 0.5 + 1.5 * min(len(offsets_ms), self.sessions) / self.requests_per_s
         for attempt in range(3):
             begin = await self.now() + int(1000 * lead_s)
             due = [Due(*place, begin + at) for *place, at in self.plan(f"{part}{attempt}", offsets_ms)]

@@ -1,0 +1,83 @@
+"""More than Layby can take, of everything: it says no in good order, holds a bounded amount, and recovers at once.
+
+Load beyond what may wait; an engine without memory, and one without disk; a thousand tails that come and go; readers
+who do not read, and writers who send a byte a second; ten thousand sessions that append at the same moment. Judged by
+the log (what was acknowledged is there, what was refused is not), by the resident memory and the open descriptors of
+the server, and by the connections that its engine counts. Latencies are figures and no judgement.
+"""
+
+from __future__ import annotations
+
+from proofs.engines import Engine
+from proofs.pressure import full, load, readers
+from proofs.pressure.stage import Stage, prepare
+from proofs.proof import Mutation, Patch, Proof, Run
+from proofs.servers import Server, running
+
+PARTS = {
+    "overload": load.overload,
+    "tails": readers.tails,
+    "slow": readers.slow,
+    "drip": readers.drip,
+    "many": load.many,
+    "memory": full.memory,
+    "disk": full.disk,
+}
+
+
+async def prove(run: Run) -> None:
+    prepare()
+    engine = Engine(run.folder / "engine")
+    engine.start()
+    server = Server(run.folder / "server", redis_url=engine.url)
+    try:
+        with running(server):
+            await _prove(run, Stage(run, engine, server))
+    finally:
+        engine.close()
+
+
+async def _prove(run: Run, stage: Stage) -> None:
+    wanted = run.option("part")
+    for name, part in PARTS.items():
+        if wanted in ("", name):
+            run.progress(name)
+            await part(stage)
+    verified = stage.server.layby("verify", limit_s=600)
+    run.check(verified.returncode == 0, f"layby verify: {verified.stdout[-500:]} {verified.stderr[-500:]}")
+
+
+PROOF = Proof(
+    "pressure",
+    "Beyond what it can take Layby refuses in good order, keeps what it acknowledged, stays bounded, and recovers.",
+    prove,
+    alone=True,
+    mutations=(
+        Mutation(
+            "lets-any-number-wait",
+            (Patch("eventstore/writer.py", "if self._waiting >= self._max_pending:", "if False:"),),
+            {"part": "overload"},
+        ),
+        Mutation(
+            "no-word-when-to-retry",
+            (Patch("api/problems.py", '{"Retry-After": str(error.retry_after_s)}', "{}"),),
+            {"part": "overload"},
+        ),
+        Mutation(
+            "writes-without-asking-for-memory",
+            (Patch("eventstore/scripts.py", '("#!lua\\n" if self.writes else', '("" if self.writes else'),),
+            {"part": "memory"},
+        ),
+        Mutation(
+            "a-tail-outlives-its-reader",
+            (Patch("api/live.py", "return _end(scope)", "return None"),),
+            {"part": "tails"},
+        ),
+        Mutation(
+            "reads-on-for-a-reader-who-does-not",
+            (Patch("api/live.py", "await outlet.write(piece)\n", "asyncio.ensure_future(outlet.write(piece))\n"),),
+            {"part": "slow"},
+        ),
+    ),
+    limit_s={"quick": 120.0, "full": 900.0},
+)
