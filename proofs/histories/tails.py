@@ -1,0 +1,53 @@
+"""Followers of one session, who cut their streams themselves and go on elsewhere: what they got, line by line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Sequence
+
+from proofs.client import LINE_LIMIT
+from proofs.proof import Breach
+from proofs.servers import Server
+
+CUT_AFTER = 0.02
+"""How often a follower goes away after a piece, and comes back."""
+
+
+async def follow(servers: Sequence[Server], first: int, session: str, chance: random.Random) -> list[bytes]:
+    """All lines up to the end of the session, read from one server and then another."""
+    lines, at = list[bytes](), first
+    while True:
+        async for line in _stream(servers[at], session, len(lines) + 1, chance):
+            if line.startswith(b'{"end":'):
+                _check_end(line, lines)
+                return lines
+            if line:
+                lines.append(line)
+        at = (at + 1) % len(servers)
+
+
+def _check_end(line: bytes, lines: list[bytes]) -> None:
+    end = json.loads(line)["end"]
+    if end != {"reason": "terminal", "next_from": len(lines) + 1}:
+        raise Breach(f"a stream that had shown {len(lines)} events ended with {end}")
+
+
+async def _stream(server: Server, session: str, start: int, chance: random.Random) -> AsyncIterator[bytes]:
+    """Lines from here on, until the stream is over, or the follower has enough of it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=LINE_LIMIT)
+    try:
+        writer.write(f"GET /v1/sessions/{session}/stream?from={start} HTTP/1.1\r\nHost: proof\r\n\r\n".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/1.1 200"):
+            raise Breach(f"a stream of {session} was answered {head!r}")
+        rest = b""
+        while size := int(await reader.readline(), 16):
+            *lines, rest = (rest + (await reader.readexactly(size + 2))[:-2]).split(b"\n")
+            for line in lines:
+                yield line
+            if chance.random() < CUT_AFTER:
+                return
+    finally:
+        writer.close()
