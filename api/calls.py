@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from api import query
 from api.live import Cut
+from api.principal import Principal
 from api.requests import AuthorizationBody, ClaimBody, DecideBody, ReleaseBody, ResultBody, SettleBody
 from api.routing import Endpoint
 from api.services import Services
@@ -72,14 +73,18 @@ class _Look:
         place = (principal.tenant, name, interrupt_id(request))
         call = await self._services.store.call(*place)
         if wait_ms and call.status == PENDING:
-            call = await self._settled(request, place, wait_ms / 1000)
+            call = await self._settled(request, principal, place, wait_ms / 1000)
         return json_answer(encode(calls.render(call, name)))
 
-    async def _settled(self, request: Request, place: tuple[str, str, str], wait_s: float) -> Call:
-        """The call once it is decided or expired, or when the time is up; at once when the server stops."""
+    async def _settled(
+        self, request: Request, principal: Principal, place: tuple[str, str, str], wait_s: float
+    ) -> Call:
+        """The call once it is decided or expired, or when the time is up; at once when the server stops. Raises
+        `Unauthorized` as soon as the key is no good any more."""
         with contextlib.suppress(TimeoutError, Cut):
-            async with self._services.live.held(request.receive), asyncio.timeout(wait_s):
+            async with self._services.live.held(principal, request.receive), asyncio.timeout(wait_s):
                 await self._closed(*place)
+        self._services.door.enter(request, "read")
         return await self._services.store.call(*place)
 
     async def _closed(self, tenant: str, name: str, wanted: str) -> None:

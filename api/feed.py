@@ -27,7 +27,8 @@ DELETED = "deleted"
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    feed = Feed(services.store.connection, services.store.keys, services.store.hub)
+    store = services.store
+    feed = Feed(store.connection, store.keys, store.hub, store.cursor_secret)
 
     async def follow(request: Request) -> Response:
         principal = services.door.enter(request, "read")
@@ -37,7 +38,7 @@ def routes(services: Services) -> list[BaseRoute]:
         if request.method == "HEAD":
             await items.aclose()
             return Response(None, 200, STREAM_HEADERS, encoder.media_type)
-        return LiveResponse(_frames(items, encoder), encoder, services.live, services.metrics)
+        return LiveResponse(principal, _frames(items, encoder), encoder, services.live, services.metrics)
 
     return [Route("/v1/stream", follow, methods=["GET"])]
 

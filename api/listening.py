@@ -1,4 +1,4 @@
-"""Where the server listens: on loopback alone, as long as its door is open to everyone."""
+"""Where the server listens: on loopback alone, if its door is open to everyone."""
 
 from __future__ import annotations
 
@@ -18,11 +18,6 @@ def bind(host: str, port: int) -> list[socket.socket]:
     Raises `CannotListen`.
     """
     addresses = _resolve(host)
-    if not all(map(_is_loopback, addresses)):
-        raise CannotListen(
-            f"{host} is not a loopback address, and without keys the server is open to everyone who reaches it:"
-            " use --host 127.0.0.1"
-        )
     bound = list[socket.socket]()
     for address in addresses:
         try:
@@ -35,6 +30,18 @@ def bind(host: str, port: int) -> list[socket.socket]:
             close(bound)
             raise explain(error, host, port) from None
     return bound
+
+
+def check_open(sockets: Sequence[socket.socket], host: str) -> None:
+    """Whether a server whose door is open may listen there. Nobody gets in before: these sockets do not listen yet.
+
+    Raises `CannotListen`.
+    """
+    if not all(_is_loopback(listener.getsockname()[0]) for listener in sockets):
+        raise CannotListen(
+            f"{host} is not a loopback address, and this store has no key yet, so that everyone who reaches the server"
+            " could do everything: make a key first (layby keys create --help tells how), or use --host 127.0.0.1"
+        )
 
 
 def explain(error: OSError, host: str, port: int) -> CannotListen:

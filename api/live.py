@@ -1,10 +1,12 @@
-"""Answers that stay open: streams and long polls. They end when the client goes, and are cut when the server stops."""
+"""Answers that stay open: streams and long polls. They end when the client goes, and are cut when the server stops, or
+when the key that they came in by opens nothing any more."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Final
@@ -14,20 +16,25 @@ from starlette.types import Receive, Scope, Send
 
 from api.encoders import Encoder
 from api.metrics import Metrics
+from api.principal import Principal
 from eventstore.domain.errors import LaybyError
 
 log = logging.getLogger("layby.http")
 
 HEARTBEAT_S: Final = 15.0
+PATROL_EVERY_S: Final = 1.0
+"""How long a stream may outlive its key, beyond the time that the news of it takes."""
 FAREWELL_S: Final = 1.0
 """How long a stream that is cut waits for a client that does not read, to close in good order."""
 STREAM_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 Beat = Callable[[], Awaitable[None]]
+Admits = Callable[[str | None], bool]
+"""Whether what came in by a key (None: by none) may go on."""
 
 
 class Cut(Exception):
-    """The client has gone, or the server stops: whatever was open here is over."""
+    """The client has gone, its key is no good any more, or the server stops: whatever was open here is over."""
 
 
 class Live:
@@ -35,20 +42,20 @@ class Live:
 
     def __init__(self, heartbeat_s: float = HEARTBEAT_S) -> None:
         self.heartbeat_s: float = heartbeat_s
-        self._open: set[asyncio.Timeout] = set()
+        self._open: defaultdict[str | None, set[asyncio.Timeout]] = defaultdict(set)  # by key
         self._stopping: bool = False
 
     @asynccontextmanager
-    async def held(self, receive: Receive, beat: Beat | None = None) -> AsyncGenerator[None]:
+    async def held(self, principal: Principal, receive: Receive, beat: Beat | None = None) -> AsyncGenerator[None]:
         """Run the body until it is done; raises `Cut` in place of its rest. `beat` is called every heartbeat.
 
         A timeout that nobody has set yet is the means: it ends the body, and the body alone, from outside.
         """
-        scope = asyncio.timeout(None)
+        scope, key_id = asyncio.timeout(None), principal.key_id
         keeper = asyncio.create_task(self._keep(receive, scope, beat))
         try:
             async with scope:
-                self._open.add(scope)
+                self._open[key_id].add(scope)
                 if self._stopping:
                     _end(scope)
                 yield
@@ -57,8 +64,13 @@ class Live:
                 raise Cut from None
             raise
         finally:
-            self._open.discard(scope)
+            self._forget(key_id, scope)
             keeper.cancel()
+
+    def _forget(self, key_id: str | None, scope: asyncio.Timeout) -> None:
+        self._open[key_id].discard(scope)
+        if not self._open[key_id]:
+            del self._open[key_id]
 
     async def _keep(self, receive: Receive, scope: asyncio.Timeout, beat: Beat | None) -> None:
         """Beat, until the client is gone."""
@@ -76,8 +88,19 @@ class Live:
     def cut(self) -> None:
         """End all that is open, and whatever still begins."""
         self._stopping = True
-        for scope in self._open:
-            _end(scope)
+        self._cut(list(self._open))
+
+    async def patrol(self, admits: Admits) -> None:
+        """Cut, until cancelled, what came in by a key that opens nothing any more. The work grows with the number of
+        such keys, not with that of streams. What began just before its key went is met the next time."""
+        while True:
+            await asyncio.sleep(PATROL_EVERY_S)
+            self._cut([key_id for key_id in self._open if not admits(key_id)])
+
+    def _cut(self, keys: list[str | None]) -> None:
+        for key_id in keys:
+            for scope in self._open[key_id]:
+                _end(scope)
 
 
 def _end(scope: asyncio.Timeout) -> None:
@@ -117,6 +140,7 @@ class LiveResponse(Response):
 
     def __init__(
         self,
+        principal: Principal,
         frames: AsyncGenerator[bytes],
         encoder: Encoder,
         live: Live,
@@ -124,6 +148,7 @@ class LiveResponse(Response):
     ) -> None:
         super().__init__(None, 200, STREAM_HEADERS, encoder.media_type)
         self.raw_headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
+        self._principal: Principal = principal
         self._frames: AsyncGenerator[bytes] = frames
         self._encoder: Encoder = encoder
         self._live: Live = live
@@ -142,7 +167,7 @@ class LiveResponse(Response):
     async def _pour(self, receive: Receive, outlet: _Outlet) -> None:
         """Send frame after frame, and heartbeats between them."""
         with self._metrics.open_tails.track_inprogress(), contextlib.suppress(Cut):
-            async with self._live.held(receive, lambda: outlet.beat(self._encoder.heartbeat)):
+            async with self._live.held(self._principal, receive, lambda: outlet.beat(self._encoder.heartbeat)):
                 try:
                     async for piece in self._frames:
                         await outlet.write(piece)

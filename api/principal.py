@@ -1,4 +1,8 @@
-"""Who is asking. The one place where a request's principal comes from, and where a door could stay shut."""
+"""Who is asking. The one place where a request's principal comes from, and where the door stays shut.
+
+It is judged by the headers alone, before a body is read and before anything is looked up, so that a stranger learns
+nothing from an answer or from the time that it takes.
+"""
 
 from __future__ import annotations
 
@@ -7,35 +11,103 @@ from typing import Final
 
 from starlette.requests import Request
 
+from eventstore.domain import access
+from eventstore.domain.access import ANONYMOUS, DEFAULT_TENANT, AccessKey
 from eventstore.domain.commands import Actor
-from eventstore.domain.errors import InvalidRequest
+from eventstore.domain.errors import InvalidRequest, MissingScope, Unauthorized
 from eventstore.domain.events import SERVICE
+from eventstore.keyring_copy import KeyringCopy
 
 ACTOR_MAX: Final = 200
-DEFAULT_TENANT: Final = "default"
-ANONYMOUS: Final = "anonymous"
+ACT_AS: Final = "act_as"
+_SEND: Final = "send one as Authorization: Bearer <key>"
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whose things these are, and who acts."""
+    """Whose things these are, who acts, and by which key it came in (None: the door was open)."""
 
     tenant: str
     actor: Actor
-
-
-_NOBODY = Principal(DEFAULT_TENANT, Actor(ANONYMOUS))
+    key_id: str | None = None
 
 
 class Door:
-    """An open development server: everyone is `anonymous`, and may speak for a person."""
+    """Open to everyone, who is `anonymous` then, as long as the store never had a key."""
+
+    def __init__(self, keyring: KeyringCopy) -> None:
+        self._keyring: KeyringCopy = keyring
+
+    def __str__(self) -> str:
+        """As the operator reads it when the server starts."""
+        if self.open:
+            return "an open development server: loopback only, no keys"
+        match self._keyring.live:
+            case 0:
+                return "shut: every key is revoked or has expired (layby keys create makes one)"
+            case 1:
+                return "with 1 key"
+            case many:
+                return f"with {many} keys"
+
+    @property
+    def open(self) -> bool:
+        """Whether everyone gets in. Raises `StoreUnavailable` before the keys were read."""
+        return self._keyring.open
 
     def enter(self, request: Request, scope: str) -> Principal:
-        """The principal of a request that needs this scope (empty: any key will do). Raises `LaybyError`."""
-        for name, value in request.scope["headers"]:
-            if name == b"layby-actor":
-                return Principal(DEFAULT_TENANT, Actor(_person(value), via=ANONYMOUS))
-        return _NOBODY
+        """The principal of a request that needs this scope (empty: any key will do).
+
+        Raises `Unauthorized`, `MissingScope`, `InvalidRequest`; `StoreUnavailable` before the keys were read.
+        """
+        if self.open:
+            return Principal(DEFAULT_TENANT, _actor(request, ANONYMOUS))
+        key = self._key(request)
+        if not key.may(scope):
+            raise _lacks(key, scope)
+        if _persons(request) and not key.may(ACT_AS):
+            raise _lacks(key, ACT_AS)
+        return Principal(key.tenant, _actor(request, key.name), key.key_id)
+
+    def admits(self, key_id: str | None) -> bool:
+        """Whether what came in by this key may go on."""
+        return self.open if key_id is None else self._keyring.find(key_id) is not None
+
+    def _key(self, request: Request) -> AccessKey:
+        sent = _values(request, b"authorization")
+        if not sent:
+            raise Unauthorized(f"this needs a key: {_SEND}")
+        scheme, _, text = sent[0].decode("latin-1").strip().partition(" ")
+        if len(sent) > 1 or scheme.lower() != "bearer" or not text.strip():
+            raise Unauthorized(f"there is no key in this Authorization header: {_SEND}")
+        text = text.strip()
+        key = self._keyring.find(access.id_of(text))
+        if key is None or not key.opens_for(text):
+            raise Unauthorized("this key opens nothing: it is wrong, revoked or has expired", refused=True)
+        return key
+
+
+def _lacks(key: AccessKey, scope: str) -> MissingScope:
+    use = "Layby-Actor" if scope == ACT_AS else "this"
+    return MissingScope(f"{use} needs the scope {scope}; the key {key.name} has {', '.join(key.scopes)}", scope=scope)
+
+
+def _values(request: Request, wanted: bytes) -> list[bytes]:
+    return [value for name, value in request.scope["headers"] if name == wanted]
+
+
+def _persons(request: Request) -> list[bytes]:
+    return _values(request, b"layby-actor")
+
+
+def _actor(request: Request, name: str) -> Actor:
+    """Who acts: the one that came in, or the person for whom it does."""
+    persons = _persons(request)
+    if not persons:
+        return Actor(name)
+    if len(persons) > 1:
+        raise InvalidRequest.header("Layby-Actor", "must be sent once: one person decides")
+    return Actor(_person(persons[0]), via=name)
 
 
 def _person(value: bytes) -> str:

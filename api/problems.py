@@ -12,6 +12,7 @@ from eventstore.domain.errors import (
     InvalidRequest,
     LaybyError,
     MethodNotAllowed,
+    MissingScope,
     Unauthorized,
     Unavailable,
 )
@@ -92,10 +93,17 @@ def render(error: LaybyError, instance: str) -> Response:
 def _headers(error: LaybyError) -> dict[str, str]:
     match error:
         case Unauthorized():
-            return {"WWW-Authenticate": "Bearer"}
+            return {"WWW-Authenticate": _challenge('error="invalid_token"' if error.refused else "")}
+        case MissingScope():
+            return {"WWW-Authenticate": _challenge(f'error="insufficient_scope", scope="{error.members["scope"]}"')}
         case MethodNotAllowed():
             return {"Allow": ", ".join(error.allow)}
         case Unavailable() if status_of(error) == 503:
             return {"Retry-After": str(error.retry_after_s)}
         case _:
             return {}
+
+
+def _challenge(why: str) -> str:
+    """RFC 6750, section 3: whoever sent no key hears of no error."""
+    return f'Bearer realm="layby", {why}' if why else 'Bearer realm="layby"'

@@ -8,9 +8,9 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 
@@ -18,19 +18,24 @@ from api import listening
 from api.app import build
 from api.listening import CannotListen
 from api.live import HEARTBEAT_S, Live
+from api.principal import Door
 from api.protocol import HttpProtocol
 from api.services import Services
 from eventstore.domain.errors import StoreUnavailable
 from eventstore.embedded import EngineError, engine_url
 from eventstore.eventstore import EventStore, open_store
 from eventstore.fitness import UnfitEngine, check_url
+from eventstore.keyring import Keyring
+from eventstore.keyring_copy import KeyringCopy
 from eventstore.settings import Settings
+from eventstore.tasks import end
 from projections.read_models import ReadModels
 
 IN_FLIGHT_S: Final = 4
 """How long a stopping server waits for answers under way. With what follows it stays well below 10 s."""
 CLOSING_S: Final = 1
 """How long read models, and then the store, may take to let go."""
+_NO_ANSWER: Final = "Redis does not answer: check LAYBY_REDIS_URL, and that it runs"
 KEEP_ALIVE_S: Final = 75
 """Longer than clients keep idle connections, so that it is they who close them, never just as a request leaves."""
 
@@ -59,6 +64,8 @@ async def _serve(settings: Settings, sockets: list[socket.socket], heartbeat_s: 
     stopper = _Stopper()
     try:
         async with _services(settings, heartbeat_s) as services:
+            if services.door.open:
+                listening.check_open(sockets, settings.host)
             server = _Server(_config(services), services)
             stopper.server = server
             await server.serve(sockets)
@@ -76,11 +83,33 @@ async def _services(settings: Settings, heartbeat_s: float) -> AsyncGenerator[Se
         try:
             store = await open_store(url, settings)
         except StoreUnavailable:
-            raise CannotServe("Redis does not answer: check LAYBY_REDIS_URL, and that it runs") from None
-        async with _closing(store), _read_models(store) as models:
-            services = Services(store, models, settings, live=Live(heartbeat_s))
+            raise CannotServe(_NO_ANSWER) from None
+        async with _closing(store), _read_models(store) as models, _door(store) as door:
+            services = Services(store, models, settings, door, live=Live(heartbeat_s))
             services.metrics.watch(store)
-            yield services
+            async with _running(services.live.patrol(door.admits)):
+                yield services
+
+
+@asynccontextmanager
+async def _door(store: EventStore) -> AsyncGenerator[Door]:
+    """A door that knows the keys of now, and hears of those to come."""
+    keyring = KeyringCopy(Keyring(store.connection), store.clock)
+    try:
+        await keyring.read()
+    except StoreUnavailable:
+        raise CannotServe(_NO_ANSWER) from None
+    async with _running(keyring.run()):
+        yield Door(keyring)
+
+
+@asynccontextmanager
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        await end(task)
 
 
 @asynccontextmanager
@@ -153,7 +182,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         addresses = " and ".join(map(listening.url, sockets or []))
-        sys.stdout.write(f"Layby listens on {addresses}, an open development server: loopback only, no keys\n")
+        sys.stdout.write(f"Layby listens on {addresses}, {self._services.door}\n")
         sys.stdout.flush()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

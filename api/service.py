@@ -10,9 +10,8 @@ from starlette.routing import BaseRoute, Route
 from api.openapi import document
 from api.services import Services
 from api.wire import encode, json_answer
+from eventstore.domain.access import ANY
 from eventstore.keys import STORE
-
-ANY_KEY = ""
 
 
 def routes(services: Services) -> list[BaseRoute]:
@@ -28,11 +27,11 @@ def routes(services: Services) -> list[BaseRoute]:
         return json_answer(encode({"status": "ready", "projectors": services.read_models.lag()}))
 
     async def metrics(request: Request) -> Response:
-        services.door.enter(request, ANY_KEY)
+        services.door.enter(request, ANY)
         return Response(services.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def openapi(request: Request) -> Response:
-        services.door.enter(request, ANY_KEY)
+        services.door.enter(request, ANY)
         if not described:
             described.append(encode(document()))
         return json_answer(described[0])

@@ -20,9 +20,9 @@ class Services:
     store: EventStore
     read_models: ReadModels
     settings: Settings
+    door: Door
     metrics: Metrics = field(default_factory=Metrics)
     live: Live = field(default_factory=Live)
-    door: Door = field(default_factory=Door)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self) -> None:

@@ -46,7 +46,7 @@ def routes(services: Services) -> list[BaseRoute]:
         if request.method == "HEAD":
             await chunks.aclose()
             return Response(None, 200, STREAM_HEADERS, encoder.media_type)
-        return LiveResponse(_frames(first, chunks, view), encoder, services.live, services.metrics)
+        return LiveResponse(principal, _frames(first, chunks, view), encoder, services.live, services.metrics)
 
     return [Route("/v1/sessions/{session_id}/stream", follow, methods=["GET"])]
 

@@ -7,6 +7,7 @@ import click
 
 COMMANDS = {
     "demo": "cli.demo.command:demo",
+    "keys": "cli.keys:keys",
     "rebuild": "cli.rebuild:rebuild",
     "serve": "cli.serve:serve",
     "verify": "cli.verify:verify",

@@ -15,10 +15,10 @@ from urllib.parse import quote
 
 from eventstore.engine.directory import DataDirectory
 from eventstore.engine.errors import DataDirectoryInUse, EngineError
-from eventstore.engine.process import EngineProcess, ask
+from eventstore.engine.process import EngineProcess, ask, last_words
 from eventstore.settings import Settings
 
-__all__ = ["DataDirectoryInUse", "EmbeddedEngine", "EngineError", "engine_url"]
+__all__ = ["DataDirectoryInUse", "EmbeddedEngine", "EngineError", "engine_url", "is_private"]
 
 log = logging.getLogger("layby.engine")
 
@@ -119,8 +119,8 @@ class EmbeddedEngine:
             code = await process.wait()
             strikes = 0 if clock() - born > CALM_S else strikes + 1
             log.error(
-                "the embedded engine ended (code %d) and is being started again; its log is %s",
-                code, self._directory.log,
+                "the embedded engine ended (code %d) and is being started again%s; its log is %s",
+                code, last_words(self._directory), self._directory.log,
             )  # fmt: skip
             process = self._process = await self._relaunch(socket, strikes)
             log.info("the embedded engine runs again, as process %d", process.pid)
@@ -136,26 +136,31 @@ class EmbeddedEngine:
 
 
 @asynccontextmanager
-async def engine_url(settings: Settings, *, share: bool = False) -> AsyncGenerator[str, None]:
+async def engine_url(settings: Settings, *, share: bool = False, fresh: bool = False) -> AsyncGenerator[str, None]:
     """The URL of the store: the Redis that the settings name, else an embedded engine, stopped on leaving.
 
     `share` is for commands that may run beside a server: if one has the data directory its engine is used,
-    and a directory without data is an EngineError rather than made.
+    and a directory without data is an EngineError rather than made, unless it may be `fresh`.
     """
     if settings.redis_url is not None:
         yield settings.redis_url
         return
-    engine = EmbeddedEngine(settings.data_dir)
+    engine, directory = EmbeddedEngine(settings.data_dir), DataDirectory(settings.data_dir)
+    if share and not fresh and not directory.has_data():
+        raise EngineError(f"there is no Layby data in {directory.path}: check --data-dir")
     try:
-        yield await (_shared(engine, DataDirectory(settings.data_dir)) if share else engine.start())
+        yield await (_shared(engine, directory) if share else engine.start())
     finally:
         await engine.stop()
 
 
+def is_private(settings: Settings) -> bool:
+    """Whether it is this process that runs the engine, within `engine_url`, so that no server can be on it."""
+    return settings.redis_url is None and DataDirectory(settings.data_dir).server_lock.holder() == str(os.getpid())
+
+
 async def _shared(engine: EmbeddedEngine, directory: DataDirectory) -> str:
     """The running server's engine, once it has loaded; or `engine`, started, if no server runs."""
-    if not directory.has_data():
-        raise EngineError(f"there is no Layby data in {directory.path}: check --data-dir")
     clock = asyncio.get_running_loop().time
     end = clock() + UNANSWERED_S
     while clock() < end:

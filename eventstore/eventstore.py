@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import AsyncIterator
 
 from eventstore.anchors import Anchors
 from eventstore.batch import Answer, Retry
 from eventstore.clock import EngineClock
 from eventstore.connection import Connection
+from eventstore.cursor_seal import SECRET_BYTES
 from eventstore.dispatcher import Dispatcher
 from eventstore.domain.call import Call
 from eventstore.domain.commands import Actor, Command
@@ -33,10 +35,13 @@ log = logging.getLogger("layby.store")
 class EventStore:
     """Sessions: execute commands, read, follow. Made by `open_store`; `close` it."""
 
-    def __init__(self, connection: Connection, keys: Keys, commits: Dispatcher, settings: Settings) -> None:
+    def __init__(
+        self, connection: Connection, keys: Keys, commits: Dispatcher, settings: Settings, cursor_secret: bytes
+    ) -> None:
         policy = Policy(settings.default_expiry_ms, settings.max_expiry_ms)
         self.connection: Connection = connection
         self.keys: Keys = keys
+        self.cursor_secret: bytes = cursor_secret
         self.clock: EngineClock = EngineClock()
         self.hub: Hub = Hub(keys)
         self.reads: Dispatcher = Dispatcher(connection)
@@ -108,12 +113,13 @@ async def open_store(url: str, settings: Settings, *, start: bool = True) -> Eve
     try:
         await check_engine(connection)
         keys = Keys(await _partitions(connection, settings.partitions))
+        secret = await _cursor_secret(connection)
         dispatcher = Dispatcher(commits, await confirmation(connection, settings.durability))
     except BaseException:
         await connection.close()
         await commits.close()
         raise
-    store = EventStore(connection, keys, dispatcher, settings)
+    store = EventStore(connection, keys, dispatcher, settings, secret)
     if start:
         store.start()
     return store
@@ -123,3 +129,9 @@ async def _partitions(connection: Connection, wanted: int) -> int:
     """How many partitions the store has: written once, when it is first used, and never changed."""
     await connection.command("HSETNX", STORE, "partitions", wanted)
     return int(await connection.command("HGET", STORE, "partitions"))
+
+
+async def _cursor_secret(connection: Connection) -> bytes:
+    """What seals the cursors of the feed: made when the store is first used, the same for all servers."""
+    await connection.command("HSETNX", STORE, "cursor_secret", secrets.token_hex(SECRET_BYTES))
+    return bytes.fromhex((await connection.command("HGET", STORE, "cursor_secret")).decode())

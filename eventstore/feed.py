@@ -13,6 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from eventstore.connection import Connection
+from eventstore.cursor_seal import Seal
 from eventstore.domain.errors import InvalidRequest, LaybyError
 from eventstore.feed_cursor import NONE, EntryId, GarbledCursor, Position, parse
 from eventstore.feed_follower import Board, Follower
@@ -33,9 +34,11 @@ POLL_S = 15.0
 class Feed:
     """The feed of one store. Followers hold no connection while they wait."""
 
-    def __init__(self, connection: Connection, keys: Keys, hub: Hub) -> None:
+    def __init__(self, connection: Connection, keys: Keys, hub: Hub, secret: bytes) -> None:
+        """`secret` seals the cursors."""
         self._connection: Connection = connection
         self._keys: Keys = keys
+        self._secret: bytes = secret
         self._followers: set[Follower] = set()
         self._board: Board = Board()
         self._poller: asyncio.Task[None] | None = None
@@ -63,10 +66,11 @@ class Feed:
                 await follower.wait()
 
     def _position(self, tenant: str, cursor: str | None) -> Position:
+        seal = Seal(self._secret, tenant)
         if cursor in (None, NOW):
-            return Position.start(tenant, self._keys.partitions)
+            return Position.start(seal, self._keys.partitions)
         try:
-            return parse(cursor, tenant, self._keys.partitions)
+            return parse(cursor, seal, self._keys.partitions)
         except GarbledCursor:
             message = "must be a cursor that this feed gave out, or now; leave it out to start at the beginning"
             raise InvalidRequest.parameter("cursor", message) from None

@@ -4,20 +4,20 @@ The feed is one stream a partition, each with a clock of its own, so a position 
 of every partition. Two things may be half done besides: one entry whose events were told in part, and one partition
 whose beginning is no longer in its feed and is told session by session from their logs.
 
-A token is base64url of: version, number of partitions, a base time, a bitmap of the partitions that have an entry,
-each such entry (its distance from the base, its number within the millisecond if there is one), what is half done, and
-a checksum. Numbers are varints: seven bits a byte, the lowest first.
+A token holds the vector: its length, version, number of partitions, a base time, a bitmap of the partitions that have
+an entry, each such entry (its distance from the base, its number within the millisecond if there is one), and zeros;
+then what is half done. Numbers are varints: seven bits a byte, the lowest first. It is sealed (`cursor_seal.py`) by
+`text` and unsealed by `parse`, and nowhere else: inside the process a position is open. The vector moves with the
+commits of all tenants, so it has the same length at all times; what is half done is the reader's own.
 """
 
 from __future__ import annotations
 
-import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
-from zlib import crc32
 
+from eventstore.cursor_seal import GarbledCursor, Seal
 from eventstore.domain.fields import SESSION_ID
 from eventstore.varints import EndsTooEarly, Varints, varint
 
@@ -25,17 +25,11 @@ EntryId = tuple[int, int]
 """The id of a stream entry: milliseconds of its partition's clock, and a number within them."""
 NONE: EntryId = (0, 0)
 
-_VERSION = 1
-_LONGEST = 1 << 17
+_VERSION = 2
 _LARGEST = (1 << 64) - 1
-_TOKEN = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _INSIDE, _HISTORY = 1, 2
 _BASE_BITS = 19
 """Nearly nine minutes: an entry of so long ago, or newer, takes three bytes."""
-
-
-class GarbledCursor(ValueError):
-    """The text is no cursor of this tenant in this store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +59,7 @@ class Position:
 
     def __init__(
         self,
-        tenant: str,
+        seal: Seal,
         ids: Sequence[EntryId],
         inside: Inside | None = None,
         history: History | None = None,
@@ -73,16 +67,16 @@ class Position:
         self.ids: list[EntryId] = list(ids)
         self.inside: Inside | None = inside
         self.history: History | None = history
-        self._seed: int = _seed(tenant)
+        self._seal: Seal = seal
         self._base: int = _base(max((ms for ms, _ in self.ids), default=0))
         self._parts: list[bytes] = [_part(entry, self._base) for entry in self.ids]
         self._head: bytes = b""
         self._vector: bytes = b""
 
     @classmethod
-    def start(cls, tenant: str, partitions: int) -> Self:
+    def start(cls, seal: Seal, partitions: int) -> Self:
         """Before everything."""
-        return cls(tenant, [NONE] * partitions)
+        return cls(seal, [NONE] * partitions)
 
     def move(self, partition: int, entry: EntryId, seq: int | None = None) -> None:
         """This entry was consumed, or only its events up to `seq`."""
@@ -90,7 +84,7 @@ class Position:
         if self.ids[partition] == entry:
             return
         base = max(self._base, _base(entry[0]))
-        if base != self._base or self.ids[partition] == NONE:
+        if base != self._base or NONE in (entry, self.ids[partition]):
             self._head = b""
         self.ids[partition], self._vector = entry, b""
         if base != self._base:
@@ -99,14 +93,23 @@ class Position:
         else:
             self._parts[partition] = _part(entry, base)
 
+    def move_back(self, entries: Mapping[int, EntryId]) -> None:
+        """Nothing after these entries of these partitions counts as consumed; a history that was being told there
+        begins anew."""
+        inside, history = self.inside, self.history
+        for partition, entry in entries.items():
+            begins = history is not None and history.partition == partition
+            self.move(partition, NONE if begins else entry)
+        self.inside = None if inside and inside.partition in entries else inside
+        self.history = None if history and history.partition in entries else history
+
     def text(self) -> str:
-        """The token."""
-        raw = (self._vector or self._encode_vector()) + self._encode_rest()
-        raw += crc32(raw, self._seed).to_bytes(4)
-        return urlsafe_b64encode(raw).rstrip(b"=").decode()
+        """The token, sealed; each time it is another one."""
+        return self._seal.close((self._vector or self._encode_vector()) + self._encode_rest())
 
     def _encode_vector(self) -> bytes:
-        self._vector = (self._head or self._encode_head()) + b"".join(self._parts)
+        vector = (self._head or self._encode_head()) + b"".join(self._parts)
+        self._vector = varint(len(vector)) + vector + bytes(_padding(len(vector), len(self.ids)))
         return self._vector
 
     def _encode_head(self) -> bytes:
@@ -128,27 +131,18 @@ class Position:
         return rest
 
 
-def _seed(tenant: str) -> int:
-    """Makes the checksum of one tenant's tokens differ from every other's."""
-    return crc32(tenant.encode(errors="surrogatepass"))
-
-
-def parse(text: str, tenant: str, partitions: int) -> Position:
+def parse(text: str, seal: Seal, partitions: int) -> Position:
     """The position that a token tells. Raises `GarbledCursor`."""
-    raw = _decode(text)
-    body, checksum = raw[:-4], raw[-4:]
-    if crc32(body, _seed(tenant)).to_bytes(4) != checksum:
-        raise GarbledCursor
     try:
-        return _read(Varints(body), tenant, partitions)
+        return _read(Varints(seal.open(text)), seal, partitions)
     except EndsTooEarly:
         raise GarbledCursor from None
 
 
-def _read(reader: Varints, tenant: str, partitions: int) -> Position:
-    if reader.byte() != _VERSION or reader.number() != partitions:
-        raise GarbledCursor
-    ids = _read_vector(reader, partitions)
+def _read(reader: Varints, seal: Seal, partitions: int) -> Position:
+    size = reader.number()
+    ids = _read_vector(Varints(reader.take(size)), partitions)
+    reader.take(_padding(size, partitions))
     flags = reader.byte()
     inside = Inside(reader.number(), reader.number()) if flags & _INSIDE else None
     history = _read_history(reader) if flags & _HISTORY else None
@@ -157,26 +151,16 @@ def _read(reader: Varints, tenant: str, partitions: int) -> Position:
         raise GarbledCursor
     if any(number >= partitions or ids[number] == NONE for number in halves):
         raise GarbledCursor
-    return Position(tenant, ids, inside, history)
-
-
-def _decode(text: str) -> bytes:
-    if len(text) > _LONGEST or not _TOKEN.fullmatch(text):
-        raise GarbledCursor
-    try:
-        raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except ValueError:
-        raise GarbledCursor from None
-    if urlsafe_b64encode(raw).rstrip(b"=").decode() != text:  # bits that say nothing are to be zero
-        raise GarbledCursor
-    return raw
+    return Position(seal, ids, inside, history)
 
 
 def _read_vector(reader: Varints, partitions: int) -> list[EntryId]:
+    if reader.byte() != _VERSION or reader.number() != partitions:
+        raise GarbledCursor
     base = reader.number()
     present = int.from_bytes(reader.take(_bitmap_size(partitions)), "little")
     ids = [_read_part(reader, base) if present >> number & 1 else NONE for number in range(partitions)]
-    if present >> partitions:
+    if present >> partitions or not reader.at_end:
         raise GarbledCursor
     return ids
 
@@ -210,6 +194,13 @@ def _part(entry: EntryId, base: int) -> bytes:
     distance = entry[0] - base
     packed = abs(distance) << 2 | (2 if distance < 0 else 0) | (1 if entry[1] else 0)
     return varint(packed) + (varint(entry[1]) if entry[1] else b"")
+
+
+def _padding(size: int, partitions: int) -> int:
+    """How many zeros make a vector as long as every other of so many partitions. One that is longer yet has entries
+    that take more than six bytes each: the newest of a partition is then 99 days older than that of another."""
+    step = 24 + _bitmap_size(partitions) + 6 * partitions
+    return -(len(varint(size)) + size) % step
 
 
 def _bitmap_size(partitions: int) -> int:

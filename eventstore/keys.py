@@ -4,7 +4,9 @@ All keys of one session, and the indexes that change with it, share a Redis Clus
 partition alone, `{p07}`. The tenant stands after it, so that a big tenant is no hot slot. `docs/redis-layout.md`
 describes the same to the outside.
 
-    layby:store                                  hash    what the store was initialised with (partitions)
+    layby:store                                  hash    what the store was initialised with (partitions, a secret)
+    layby:keys                                   hash    the keys to the door, hashed
+    layby:diverged                               hash    what was acknowledged and is lost, see `divergence.py`
     layby:{p07}:deadlines                        zset    <tenant>/<session>, by when its next deadline or lease passes
     layby:{p07}:feed                             stream  one entry a commit, trimmed
     layby:{p07}:sessions                         zset    <tenant>/<session>, all scores 0: what a rebuild goes through
@@ -26,6 +28,8 @@ from hashlib import sha256
 from urllib.parse import quote, unquote
 
 STORE = "layby:store"
+KEYRING = "layby:keys"
+DIVERGED = "layby:diverged"
 _SAFE = "_.-~"
 _MARKER = re.compile(r"layby:\{p\d+\}:([^:]+):s:([^:]+):due:[^:]+")
 

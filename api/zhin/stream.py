@@ -42,7 +42,7 @@ def endpoint(services: Services) -> Endpoint:
         if request.method == "HEAD":
             await chunks.aclose()
             return Response(None, 200, STREAM_HEADERS, _LINES.media_type)
-        return LiveResponse(_frames(first, chunks), _LINES, services.live, services.metrics)
+        return LiveResponse(principal, _frames(first, chunks), _LINES, services.live, services.metrics)
 
     return stream
 

@@ -161,11 +161,19 @@ class Denied(Refused):
 
 
 class Unauthorized(Denied):
+    """`refused` says that a key was sent, and does not open this door."""
+
     slug = "unauthorized"
     title = "A valid key is needed"
 
+    def __init__(self, detail: str, /, *, refused: bool = False, **members: Any) -> None:
+        super().__init__(detail, **members)
+        self.refused: bool = refused
+
 
 class MissingScope(Denied):
+    """The member `scope` names the one that is needed."""
+
     slug = "missing-scope"
     title = "The key lacks a scope"
 

@@ -11,13 +11,18 @@ IdSource = Callable[[str], str]
 """Gives a new name for a prefix. Rules take one as an argument, so that tests can foresee what it gives."""
 
 
-def _encode(number: int) -> str:
-    return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
+def _encode(number: int, bits: int = 130) -> str:
+    return "".join(_ALPHABET[number >> shift & 31] for shift in range(bits - 5, -1, -5))
 
 
 def random_id(prefix: str) -> str:
     """A name nobody can guess."""
     return prefix + _encode(secrets.randbits(130))
+
+
+def random_text(bits: int) -> str:
+    """Characters that nobody can guess, five bits each."""
+    return _encode(secrets.randbits(bits), bits)
 
 
 def derived_id(prefix: str, *sources: str) -> str:

@@ -38,7 +38,7 @@ DEFINED = {
     "api.app": {"build"},
 }
 EXPORTED = {
-    "eventstore.embedded": {"DataDirectoryInUse", "EmbeddedEngine", "EngineError", "engine_url"},
+    "eventstore.embedded": {"DataDirectoryInUse", "EmbeddedEngine", "EngineError", "engine_url", "is_private"},
     "eventstore.feed": {"NOW", "Feed", "FeedItem", "Items"},
 }
 STORE = {"call", "close", "delete", "execute", "follow", "head", "page", "session_keys", "start"}

@@ -41,7 +41,7 @@ class World:
 
     def __init__(self, store: EventStore) -> None:
         self.store: EventStore = store
-        self.feed: Feed = Feed(store.connection, store.keys, store.hub)
+        self.feed: Feed = Feed(store.connection, store.keys, store.hub, store.cursor_secret)
         self.seqs: dict[str, int] = {}
 
     async def create(self, session_id: str, tenant: str = "acme") -> str:

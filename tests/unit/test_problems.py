@@ -42,7 +42,17 @@ def test_a_wrong_body_is_422_and_a_wrong_address_400(error, status):
 @pytest.mark.parametrize(
     ("error", "header", "value"),
     [
-        (errors.Unauthorized("send a key"), "WWW-Authenticate", "Bearer"),
+        (errors.Unauthorized("send a key"), "WWW-Authenticate", 'Bearer realm="layby"'),
+        (
+            errors.Unauthorized("a wrong one", refused=True),
+            "WWW-Authenticate",
+            'Bearer realm="layby", error="invalid_token"',
+        ),
+        (
+            errors.MissingScope("not this", scope="decide"),
+            "WWW-Authenticate",
+            'Bearer realm="layby", error="insufficient_scope", scope="decide"',
+        ),
         (errors.MethodNotAllowed("no PUT here", allow=["GET", "HEAD"]), "Allow", "GET, HEAD"),
         (errors.StoreUnavailable("later"), "Retry-After", "1"),
         (errors.Overloaded("later"), "Retry-After", "1"),

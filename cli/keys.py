@@ -1,0 +1,211 @@
+"""`layby keys`: create, list and revoke the keys to the door."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from cli.common import Trouble, operator_errors, settings_from, store_options
+
+if TYPE_CHECKING:
+    from eventstore.domain.access import AccessKey
+    from eventstore.keyring import Keyring
+    from eventstore.settings import Settings
+
+T = TypeVar("T")
+DAY_MS = 86_400_000
+LONGEST_DAYS = 36_525
+_TENANT_HELP = "Whose sessions a key opens."
+
+
+@click.group()
+def keys() -> None:
+    """Create, list and revoke the keys to the door.
+
+    Servers may run meanwhile: when the command is done, they have heard of it. Once a store has had a key,
+    nothing opens without one.
+    """
+
+
+@keys.command()
+@click.option("--name", required=True, help="What events written with it say: by NAME.")
+@click.option("--scopes", required=True, metavar="WORD,WORD…", help="publish, read, decide, execute, admin, act_as.")
+@click.option("--tenant", default="default", show_default=True, help=_TENANT_HELP)
+@click.option(
+    "--expires-in-days",
+    type=click.FloatRange(0, LONGEST_DAYS, min_open=True),
+    metavar="DAYS",
+    help="From then on it opens nothing. Default: never",
+)
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@store_options
+def create(
+    name: str, scopes: str, tenant: str, expires_in_days: float | None, as_json: bool, **options: str | None
+) -> None:
+    """Make a key, and print it this once: the store keeps only a hash of it.
+
+    The key alone goes to stdout, so that a script can take it.
+    """
+    from eventstore.keyring import NameTaken
+
+    words = [word.strip() for word in scopes.split(",")]
+    lives_ms = None if expires_in_days is None else max(1, round(expires_in_days * DAY_MS))
+    try:
+        key, text = _with_keyring(options, lambda keyring: keyring.create(name, words, tenant, lives_ms), creates=True)
+    except NameTaken:
+        raise Trouble(f"tenant {tenant} has a key {name} already: choose another name, or revoke that one") from None
+    if as_json:
+        _print_json({"name": name, "key": text, **_shown(key)})
+        return
+    click.echo(f"Key {name} of tenant {tenant}, for {', '.join(key.scopes)}; {_expiry(key)}:\n", err=True)
+    click.echo(text)
+    click.echo("\nKeep it now: it is not shown again. Send it as  Authorization: Bearer <key>", err=True)
+
+
+@keys.command("list")
+@click.option("--tenant", help="Only keys of this tenant.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@store_options
+def list_keys(tenant: str | None, as_json: bool, **options: str | None) -> None:
+    """Show all keys, those that open nothing any more among them; never the keys themselves."""
+    reading = _with_keyring(options, lambda keyring: keyring.read())
+    found = [key for key in (reading.keys or {}).values() if tenant in (None, key.tenant)]
+    found.sort(key=lambda key: (key.tenant, key.name, key.created_at))
+    if as_json:
+        _print_json([{"name": key.name, **_shown(key), **_past(key, reading.now)} for key in found])
+    elif found:
+        click.echo(_table(found, reading.now))
+    elif reading.untouched:
+        click.echo("no keys: servers on this store are open, on loopback alone")
+    else:
+        click.echo(f"tenant {tenant} has no keys")
+
+
+@keys.command()
+@click.option("--name", required=True, help="The key to revoke.")
+@click.option("--tenant", default="default", show_default=True, help="Whose key it is.")
+@store_options
+def revoke(name: str, tenant: str, **options: str | None) -> None:
+    """Make a key open nothing from now on; what it holds open is cut within five seconds."""
+    from eventstore.keyring import NoSuchKey
+
+    try:
+        _with_keyring(options, lambda keyring: keyring.revoke(name, tenant), changes=True)
+    except NoSuchKey:
+        raise Trouble(f"tenant {tenant} has no key {name} to revoke; layby keys list shows all") from None
+    click.echo(f"key {name} of tenant {tenant} is revoked")
+
+
+def _with_keyring(
+    options: dict[str, str | None],
+    work: Callable[[Keyring], Awaitable[T]],
+    *,
+    creates: bool = False,
+    changes: bool = False,
+) -> T:
+    """Do this with the keyring of the store that is meant. What `creates` may be the first to use that store. After
+    what `changes` it, servers are given the time to hear of it: an open door to shut, a key to open nothing."""
+    import asyncio  # heavy; only the command that runs needs it
+
+    from eventstore.embedded import is_private
+    from eventstore.keyring_copy import FOLLOWED_AFTER_S
+
+    async def run(settings: Settings) -> T:
+        async with _keyring(settings, fresh=creates) as keyring:
+            result = await work(keyring)
+            if (creates or changes) and not is_private(settings):
+                await asyncio.sleep(FOLLOWED_AFTER_S)
+            return result
+
+    with operator_errors(), _store_errors():
+        return asyncio.run(run(settings_from(**options)))
+
+
+@asynccontextmanager
+async def _keyring(settings: Settings, *, fresh: bool) -> AsyncGenerator[Keyring]:
+    """Of a running server, or of none."""
+    import logging
+
+    from eventstore.connection import Connection
+    from eventstore.durability import confirmation
+    from eventstore.embedded import engine_url
+    from eventstore.fitness import check_engine, check_url
+    from eventstore.keyring import Keyring
+
+    logging.getLogger("layby.store").setLevel(logging.CRITICAL)  # the operator hears it from us
+    async with engine_url(settings, share=True, fresh=fresh) as url:
+        check_url(url)
+        connection = Connection(url)
+        try:
+            await check_engine(connection)
+            yield Keyring(connection, (await confirmation(connection, settings.durability)).command)
+        finally:
+            await connection.close()
+
+
+@contextmanager
+def _store_errors() -> Generator[None]:
+    from redis.exceptions import RedisError
+
+    from eventstore.domain.access import WrongWord
+    from eventstore.domain.errors import LaybyError, StoreUnavailable
+
+    try:
+        yield
+    except WrongWord as error:
+        raise Trouble(str(error)) from None
+    except StoreUnavailable:
+        raise Trouble("Redis does not answer: check --redis-url, and that it runs") from None
+    except LaybyError as error:
+        raise Trouble(error.detail) from None
+    except RedisError as error:
+        raise Trouble(f"Redis refuses it: {error}") from None
+
+
+def _shown(key: AccessKey) -> dict[str, object]:
+    return {"scopes": list(key.scopes), "tenant": key.tenant, "expires_at": _time(key.expires_at)}
+
+
+def _past(key: AccessKey, now: int) -> dict[str, object]:
+    times = {"created_at": _time(key.created_at), "revoked_at": _time(key.revoked_at)}
+    return {**times, "state": _state(key, now)}
+
+
+def _state(key: AccessKey, now: int) -> str:
+    return "live" if key.live_at(now) else "expired" if key.revoked_at is None else "revoked"
+
+
+def _time(ms: int | None) -> str | None:
+    from eventstore.domain import instants
+
+    return None if ms is None else instants.text(ms)
+
+
+def _minute(ms: int | None) -> str:
+    """To the minute, which is as much as a person wants to read."""
+    text = _time(ms)
+    return "never" if text is None else f"{text[:10]} {text[11:16]}"
+
+
+def _expiry(key: AccessKey) -> str:
+    return "it never expires" if key.expires_at is None else f"it expires {_minute(key.expires_at)} UTC"
+
+
+def _table(found: list[AccessKey], now: int) -> str:
+    rows = [("TENANT", "NAME", "STATE", "SCOPES", "CREATED (UTC)", "EXPIRES (UTC)")]
+    rows += [
+        (key.tenant, key.name, _state(key, now), ",".join(key.scopes), _minute(key.created_at), _minute(key.expires_at))
+        for key in found
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _print_json(value: object) -> None:
+    import json
+
+    click.echo(json.dumps(value))
