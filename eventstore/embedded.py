@@ -119,8 +119,8 @@ class EmbeddedEngine:
             code = await process.wait()
             strikes = 0 if clock() - born > CALM_S else strikes + 1
             log.error(
-                "the embedded engine ended (code %d) and is being started again%s; its log is %s",
-                code, last_words(self._directory), self._directory.log,
+                "the embedded engine ended (code %d) and is being started again; its log is %s",
+                code, self._directory.log,
             )  # fmt: skip
             process = self._process = await self._relaunch(socket, strikes)
             log.info("the embedded engine runs again, as process %d", process.pid)
