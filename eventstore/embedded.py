@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from eventstore.engine.directory import DataDirectory
 from eventstore.engine.errors import DataDirectoryInUse, EngineError
-from eventstore.engine.process import EngineProcess, ask, last_words
+from eventstore.engine.process import EngineProcess, ask
 from eventstore.settings import Settings
 
 __all__ = ["DataDirectoryInUse", "EmbeddedEngine", "EngineError", "engine_url", "is_private"]
