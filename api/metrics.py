@@ -50,6 +50,8 @@ class Metrics:
         followed.set_function(lambda: store.hub.watched)
         waiting = Gauge("layby_commands_waiting", "Commands that wait for their commit.", registry=self.registry)
         waiting.set_function(lambda: store.writer.waiting)
+        lost = Counter("layby_divergences", "Losses of acknowledged events, by partition.", registry=self.registry)
+        store.watch.on_noticed.append(lost.inc)
 
     def _committed(self, keys: SessionKeys, head: Head, lines: list[Line]) -> None:
         self._commits.inc()

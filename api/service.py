@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,7 +12,10 @@ from starlette.routing import BaseRoute, Route
 from api.openapi import document
 from api.services import Services
 from api.wire import encode, json_answer
+from eventstore.divergence import Divergence, decode_records, records_command
+from eventstore.domain import instants
 from eventstore.domain.access import ANY
+from eventstore.feed_cursor import NONE
 from eventstore.keys import STORE
 
 
@@ -21,10 +26,14 @@ def routes(services: Services) -> list[BaseRoute]:
         return json_answer(b'{"status":"ok"}')
 
     async def readyz(_: Request) -> Response:
-        """Only a write shows that the store takes writes."""
+        """Only a write shows that the store takes writes. What it has lost is no reason to send traffic elsewhere, but
+        is told; without names, since this needs no key."""
         store = services.store
-        await store.connection.command("HSET", STORE, "checked_at", store.clock.now() if store.clock.known else 0)
-        return json_answer(encode({"status": "ready", "projectors": services.read_models.lag()}))
+        checked = ("HSET", STORE, "checked_at", store.clock.now() if store.clock.known else 0)
+        _, recorded = await store.connection.commands([checked, records_command()])
+        diverged = [_shown(loss) for loss in decode_records(recorded)]
+        lag = services.read_models.lag()
+        return json_answer(encode({"status": "ready", "projectors": lag, "diverged": diverged}))
 
     async def metrics(request: Request) -> Response:
         services.door.enter(request, ANY)
@@ -42,3 +51,12 @@ def routes(services: Services) -> list[BaseRoute]:
         Route("/metrics", metrics, methods=["GET"]),
         Route("/openapi.json", openapi, methods=["GET"]),
     ]
+
+
+def _shown(loss: Divergence) -> dict[str, Any]:
+    return {
+        "partition": loss.partition,
+        "since": instants.text(loss.noticed),
+        "last_common": None if loss.common == NONE else instants.text(loss.common[0]),
+        "sessions": len(loss.sessions),
+    }

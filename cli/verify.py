@@ -13,29 +13,33 @@ import click
 from cli.common import Trouble, operator_errors, settings_from, store_options
 
 if TYPE_CHECKING:
+    from eventstore.divergence import Divergence, Records
     from eventstore.settings import Settings
     from eventstore.verify import Verdict, Verifier
 
-BROKEN = 1
+BROKEN, LOST = 1, 3
 
 
 @click.command()
 @click.argument("session", required=False)
 @click.option("--tenant", default="default", show_default=True, help="Whose sessions.")
+@click.option("--acknowledge", is_flag=True, help="Forget the losses that it tells of: you have seen to them.")
 @store_options
 @click.pass_context
-def verify(ctx: click.Context, session: str | None, tenant: str, **options: str | None) -> None:
-    """Recompute the hash chain of SESSION, or of every session, from its events alone.
+def verify(ctx: click.Context, session: str | None, tenant: str, acknowledge: bool, **options: str | None) -> None:
+    """Recompute the hash chain of SESSION, or of every session, from its events alone; and tell which acknowledged
+    events the store is known to have lost.
 
-    Ends with 0 if all are intact, 1 if one is broken, 2 if it could not be found out. Servers may run meanwhile.
+    Ends with 0 if all are intact, 1 if one is broken, 2 if it could not be found out, 3 if all are intact but
+    acknowledged events were lost. Servers may run meanwhile.
     """
     import asyncio
 
     tally = Tally()
     with operator_errors():
-        asyncio.run(_verify(settings_from(**options), tenant, session, tally))
+        asyncio.run(_verify(settings_from(**options), tenant, session, tally, acknowledge=acknowledge))
     click.echo(str(tally))
-    ctx.exit(BROKEN if tally.broken else 0)
+    ctx.exit(BROKEN if tally.broken else LOST if tally.losses and not acknowledge else 0)
 
 
 @dataclass
@@ -45,6 +49,23 @@ class Tally:
     sessions: int = 0
     events: int = 0
     broken: int = 0
+    losses: int = 0
+
+    def lost(self, loss: Divergence, tenant: str) -> None:
+        """One that a server, or a reader with a cursor, has noticed. Sessions are named to their own tenant."""
+        from eventstore.domain import instants
+        from eventstore.feed_cursor import NONE
+
+        self.losses += 1
+        since = "from the beginning" if loss.common == NONE else f"after {instants.text(loss.common[0])}"
+        known = [one for one in loss.sessions if one.tenant == tenant]
+        _tell(
+            f"partition {loss.partition} has lost acknowledged events, {since}; noticed at"
+            f" {instants.text(loss.noticed)}. Sessions known to be hit: {len(loss.sessions)}, of this tenant {len(known)}"
+        )
+        for one in known:
+            what = f"events, at least {one.common + 1} to {one.acknowledged}" if one.acknowledged else "its deletion"
+            _tell(f"  {one.session_id} has lost {what}")
 
     def add(self, verdict: Verdict) -> None:
         self.sessions += 1
@@ -55,6 +76,8 @@ class Tally:
 
     def __str__(self) -> str:
         result = f"{_many(self.broken, 'session')} broken" if self.broken else "intact"
+        if self.losses:
+            result += f"; acknowledged events were lost in {_many(self.losses, 'partition')}"
         return f"{_many(self.sessions, 'session')}, {_many(self.events, 'event')}: {result}"
 
 
@@ -62,13 +85,17 @@ def _many(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-async def _verify(settings: Settings, tenant: str, session: str | None, tally: Tally) -> None:
+async def _verify(settings: Settings, tenant: str, session: str | None, tally: Tally, *, acknowledge: bool) -> None:
     from redis.exceptions import RedisError
 
     from eventstore.domain.errors import LaybyError
 
     try:
-        async with _verifier(settings) as verifier:
+        async with _verifier(settings) as (verifier, records):
+            for loss in await records.all():
+                tally.lost(loss, tenant)
+            if acknowledge:
+                await records.acknowledge()
             if session is not None:
                 tally.add(_found(await verifier.one(tenant, session)))
             else:
@@ -104,9 +131,10 @@ def _found(verdict: Verdict) -> Verdict:
 
 
 @asynccontextmanager
-async def _verifier(settings: Settings) -> AsyncGenerator[Verifier]:
-    """For the store of a running server, or of none. Nothing is written, so that any store is left as it is."""
+async def _verifier(settings: Settings) -> AsyncGenerator[tuple[Verifier, Records]]:
+    """For the store of a running server, or of none. Looking writes nothing, so that any store is left as it is."""
     from eventstore.connection import Connection
+    from eventstore.divergence import Records
     from eventstore.embedded import engine_url
     from eventstore.fitness import check_url
     from eventstore.keys import STORE, Keys
@@ -119,7 +147,7 @@ async def _verifier(settings: Settings) -> AsyncGenerator[Verifier]:
             partitions = await connection.command("HGET", STORE, "partitions")
             if partitions is None:
                 raise Trouble("there is no Layby data in this store: check --data-dir or --redis-url")
-            yield Verifier(connection, Keys(int(partitions)))
+            yield Verifier(connection, Keys(int(partitions))), Records(connection)
         finally:
             await connection.close()
 

@@ -13,6 +13,7 @@ from eventstore.clock import EngineClock
 from eventstore.connection import Connection
 from eventstore.cursor_seal import SECRET_BYTES
 from eventstore.dispatcher import Dispatcher
+from eventstore.divergence import Watch
 from eventstore.domain.call import Call
 from eventstore.domain.commands import Actor, Command
 from eventstore.domain.draft import Policy
@@ -57,16 +58,23 @@ class EventStore:
         self.anchors: Anchors = Anchors(self.reads, keys)
         self.log: Log = Log(self.reads, self.clock, self.writer)
         self._tails: Tails = Tails(self.log, self.hub)
+        self.watch: Watch = Watch(connection, keys, {"partitions": keys.partitions, "cursor_secret": cursor_secret.hex()})
         self._sweeper: Sweeper = Sweeper(connection, keys, self.clock, self.writer)
         self._tasks: list[asyncio.Task[None]] = []
         self.writer.on_commit.append(self.hub.committed)
+        self.writer.on_entry.append(self.watch.wrote)
+        self.writer.on_loss.append(self.hub.lost)
+        self.hub.on_loss.append(self.watch.suspect)
+        self.watch.on_noticed.append(lambda _: self.hub.doubt())
+        self.hub.on_resync.append(self.watch.suspect)
         self.hub.on_due.append(self._sweeper.note)
         self.hub.on_resync.append(self._sweeper.rescan)
 
     def start(self) -> None:
         """Begin to listen to other processes and to sweep deadlines."""
         subscriber = Subscriber(self.connection, self.keys, self.hub)
-        self._tasks = [asyncio.create_task(subscriber.run()), asyncio.create_task(self._sweeper.run())]
+        work = (subscriber.run(), self._sweeper.run(), self.watch.run())
+        self._tasks = [asyncio.create_task(each) for each in work]
 
     async def close(self) -> None:
         """Finish what was accepted, then let go of everything."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from eventstore.connection import Connection
 from eventstore.cursor_seal import Seal
-from eventstore.domain.errors import InvalidRequest, LaybyError
+from eventstore.domain.errors import Diverged, InvalidRequest, LaybyError
 from eventstore.feed_cursor import NONE, EntryId, GarbledCursor, Position, parse
 from eventstore.feed_follower import Board, Follower
 from eventstore.feed_reader import FeedItem, Items, Reader, Wanted
@@ -39,6 +39,7 @@ class Feed:
         self._connection: Connection = connection
         self._keys: Keys = keys
         self._secret: bytes = secret
+        self._hub: Hub = hub
         self._followers: set[Follower] = set()
         self._board: Board = Board()
         self._poller: asyncio.Task[None] | None = None
@@ -90,6 +91,9 @@ class Feed:
             self._poller = asyncio.create_task(self._poll())
         try:
             yield
+        except Diverged:
+            self._hub.lost()
+            raise
         finally:
             self._followers.discard(follower)
             if not self._followers and self._poller:

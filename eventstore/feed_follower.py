@@ -13,6 +13,7 @@ from itertools import takewhile
 from eventstore import feed_history
 from eventstore.feed_cursor import Position
 from eventstore.feed_reader import Items, Reader
+from eventstore.feed_store import Scan
 from eventstore.tasks import heed_cancellation
 
 PARTITIONS_AT_ONCE = 16
@@ -84,14 +85,16 @@ class Follower:
 
     async def begin(self) -> None:
         """Find out where there is something to look at. Raises `CursorTooOld`, `Diverged`, `StoreUnavailable`."""
-        numbers = range(self._reader.keys.partitions)
+        numbers, scans = range(self._reader.keys.partitions), dict[int, Scan]()
         for start in range(0, len(numbers), CHECKED_AT_ONCE):
             some = numbers[start : start + CHECKED_AT_ONCE]
-            for number, scan in zip(some, await self._reader.scan(some, 0), strict=True):
-                if scan.begun:
-                    self._begun[number] = None
-                elif scan.more:
-                    self.news(number)
+            scans.update(zip(some, await self._reader.look(some, 0), strict=True))
+        await self._reader.refuse(scans)  # all of them at once, so that it is said once how to go on
+        for number, scan in scans.items():
+            if scan.begun:
+                self._begun[number] = None
+            elif scan.more:
+                self.news(number)
 
     async def finish_entry(self) -> Items:
         """The rest of an entry of which a part was told before."""

@@ -60,7 +60,9 @@ async def _read(reader: Reader, history: History, names: list[str]) -> tuple[lis
     reads = [reader.read_call(name, start, READ_LINES) for name, start in zip(names, starts, strict=True)]
     *pages, last = await reader.run([*reads, reader.scan_call(history.partition, ENTRIES_AT_ONCE)])
     logs = [_Log(name, start, decode_page(page)) for name, start, page in zip(names, starts, pages, strict=True)]
-    return logs, decode_scan(last)
+    scan = decode_scan(last)
+    await reader.refuse({history.partition: scan})
+    return logs, scan
 
 
 def _tell_logs(reader: Reader, number: int, logs: list[_Log], scan: Scan) -> list[FeedItem]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from eventstore.connection import Connection
+from eventstore.divergence import Divergence, Records, earlier
+from eventstore.domain import instants
+from eventstore.domain.errors import CursorTooOld, Diverged
 from eventstore.domain.events import line_type
-from eventstore.feed_cursor import Position
+from eventstore.feed_cursor import NONE, EntryId, Position
 from eventstore.feed_store import Entry, Scan, decode_scan, scan_call, sessions_command
 from eventstore.keys import Keys, split_member
 from eventstore.scripts import ScriptCall
@@ -75,6 +78,7 @@ class Reader:
         self.position: Position = position
         self.keys: Keys = keys
         self._connection: Connection = connection
+        self._records: Records = Records(connection)
         self._tenant: str = tenant
         self._wanted: Wanted | None = wanted
 
@@ -150,9 +154,38 @@ class Reader:
         return scan_call(partition, self.position.ids[number], self._tenant, limit, again=again)
 
     async def scan(self, numbers: Sequence[int], limit: int, *, again: bool = False) -> list[Scan]:
-        """Raises `CursorTooOld` and `Diverged`."""
-        replies = await self.run([self.scan_call(number, limit, again=again) for number in numbers])
-        return [decode_scan(reply) for reply in replies]
+        """What comes next in these partitions. Raises `CursorTooOld` and `Diverged`."""
+        scans = await self.look(numbers, limit, again=again)
+        await self.refuse(dict(zip(numbers, scans, strict=True)))
+        return scans
+
+    async def look(self, numbers: Sequence[int], limit: int, *, again: bool = False) -> list[Scan]:
+        """The same, whether it is possible to go on from there or not."""
+        calls = [self.scan_call(number, limit, again=again) for number in numbers]
+        return [decode_scan(reply) for reply in await self.run(calls)]
+
+    async def refuse(self, scans: Mapping[int, Scan]) -> None:
+        """Raises `Diverged`, `CursorTooOld` where it is not possible to go on from the position."""
+        if others := {number: scan.last for number, scan in scans.items() if scan.other}:
+            raise await self._diverged(others)
+        if any(scan.old for scan in scans.values()):
+            raise CursorTooOld("the feed no longer keeps what follows this cursor; start again without it")
+
+    async def _diverged(self, points: Mapping[int, EntryId]) -> Diverged:
+        """The store has lost what this position has seen in these partitions, all but what is up to these points. That
+        is recorded, and the position is moved back: nothing but its text is of use any more."""
+        known = await self._records.all()
+        lost = {number: self.position.ids[number] for number in points}
+        common = {n: earlier(point, lost[n], (k for k in known if k.partition == n)) for n, point in points.items()}
+        await self._records.add(Divergence(number, 0, common[number], lost[number]) for number in points)
+        self.position.move_back(common)
+        return Diverged(
+            "the store has lost a part of what this cursor has seen, in a failover or with an old backup: what was read"
+            " after the last common point is not part of the record; go on from `cursor`, which resumes there",
+            cursor=self.position.text(),
+            partitions=[{"partition": n, "last_common": _moment(point)} for n, point in common.items()],
+            sessions=_sessions(self._tenant, (loss for loss in known if loss.partition in common)),
+        )
 
     async def sessions(self, number: int, start: str, *, inclusive: bool) -> list[str]:
         """Some of the tenant's sessions in a partition, in the order of their ids, from (or after) this one on."""
@@ -169,3 +202,18 @@ def _note_loss(found: _Range, seq: int) -> None:
     """A session that was deleted has no log. Any other has lost what the feed names, and there is nothing to tell."""
     if found.page and not found.page.deleted:
         log.error("session %s: the log holds no event %d, which the feed names", found.session_id, seq)
+
+
+def _moment(entry: EntryId) -> str | None:
+    """When an entry was written; None for the beginning."""
+    return None if entry == NONE else instants.text(entry[0])
+
+
+def _sessions(tenant: str, losses: Iterable[Divergence]) -> list[dict[str, Any]]:
+    """The tenant's sessions that are known to be hit."""
+    return [
+        {"session_id": one.session_id, "acknowledged_seq": one.acknowledged, "last_common_seq": one.common}
+        for loss in losses
+        for one in loss.sessions
+        if one.tenant == tenant
+    ]

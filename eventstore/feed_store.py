@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventstore import scripts
-from eventstore.domain.errors import CursorTooOld, Diverged
-from eventstore.feed_cursor import EntryId
+from eventstore.feed_cursor import NONE, EntryId
 from eventstore.keys import PartitionKeys, escape
 from eventstore.scripts import Argument, ScriptCall
 
@@ -33,30 +32,34 @@ class Entry:
 @dataclass(frozen=True, slots=True)
 class Scan:
     """The entries of one tenant in a stretch of a feed. `last` is the last entry looked at, anybody's. `begun` means:
-    nothing of the feed was consumed yet, and its first entries are no longer kept; `last` is then the newest."""
+    nothing of the feed was consumed yet, and its first entries are no longer kept; `last` is then the newest. `other`
+    means: the feed has another past than its reader; `last` is then the newest entry that may be of both. `old` means:
+    what follows is no longer kept."""
 
-    last: EntryId
+    last: EntryId = NONE
     more: bool = False
     entries: list[Entry] = field(default_factory=list[Entry])
     begun: bool = False
+    other: bool = False
+    old: bool = False
 
 
 def scan_call(partition: PartitionKeys, after: EntryId, tenant: str, limit: int, *, again: bool = False) -> ScriptCall:
     """Look at so many entries after this one; with `again` the tenant's entry there is told too."""
-    return ScriptCall(FEED, [partition.feed], [_text(after), tenant, limit, "1" if again else ""])
+    return ScriptCall(FEED, [partition.feed], [entry_text(after), tenant, limit, "1" if again else ""])
 
 
 def decode_scan(reply: Sequence[Any]) -> Scan:
-    """Raises `CursorTooOld` and `Diverged`."""
+    """What the script has found."""
     match reply[0]:
         case b"ok":
             return Scan(entry_id(reply[1]), reply[2] == b"1", [_entry(*entry) for entry in reply[3:]])
         case b"begun":
             return Scan(entry_id(reply[1]), begun=True)
         case b"other":
-            raise Diverged("the store has lost a part of the feed that this cursor has seen; start again without it")
+            return Scan(entry_id(reply[1]), other=True)
         case _:
-            raise CursorTooOld("the feed no longer keeps what follows this cursor; start again without it")
+            return Scan(old=True)
 
 
 def newest_command(partition: PartitionKeys) -> Sequence[Argument]:
@@ -79,7 +82,7 @@ def entry_id(text: bytes) -> EntryId:
     return int(ms), int(number)
 
 
-def _text(entry: EntryId) -> str:
+def entry_text(entry: EntryId) -> str:
     return f"{entry[0]}-{entry[1]}"
 
 

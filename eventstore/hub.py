@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
+from eventstore.domain.events import chain
 from eventstore.keys import Keys, SessionKeys
 from eventstore.store import Head, Line
 
@@ -16,15 +17,16 @@ RECENT_BYTES = 256 * 1024
 
 
 class Topic:
-    """What this process knows of a session that somebody follows. `recent` holds the newest lines, without a gap;
-    `version` counts the times when all that is known here came into doubt."""
+    """What this process knows of a session that somebody follows. `recent` holds the newest lines, each chained to the
+    one before; `version` counts the times when all that is known here came into doubt."""
 
     def __init__(self) -> None:
         self.readers: int = 0
         self.last_seq: int = 0
         self.ended: bool = False
         self.version: int = 0
-        self.recent: deque[tuple[int, bytes]] = deque()
+        self.recent: deque[Line] = deque()
+        self._before: str = ""  # the hash before the first of them, once it is known
         self._recent_bytes: int = 0
         self._waiting: set[asyncio.Future[None]] = set()
 
@@ -37,12 +39,19 @@ class Topic:
     def doubt(self) -> None:
         """Let every reader look into the store, whatever is known here."""
         self.version += 1
+        self._forget()
         self._wake()
+
+    def _forget(self) -> None:
+        self.recent.clear()
+        self._before, self._recent_bytes = "", 0
 
     def learned(self, last_seq: int, known: int, *, ended: bool) -> None:
         """What a read of the store found; `known` is what was known when it began. The store may have less than was
         announced (writes can be lost in a failover): then wait for what it has."""
         if last_seq > self.last_seq or self.last_seq == known:
+            if last_seq < self.last_seq:
+                self.doubt()
             self.last_seq, self.ended = last_seq, ended
 
     def _wake(self) -> None:
@@ -53,20 +62,35 @@ class Topic:
 
     def remember(self, lines: list[Line]) -> None:
         """Keep the lines of a commit for those who are about to read them."""
-        if self.recent and lines and self.recent[-1][0] + 1 != lines[0].seq:
-            self.recent.clear()
-            self._recent_bytes = 0
+        if not lines:
+            return
+        if self.recent and lines[0].seq <= self.recent[-1].seq:
+            self.doubt()  # the store went back, and gives numbers out again
+        elif self.recent and not _follows(lines[0], self.recent[-1]):
+            self._forget()
         for line in lines:
-            self.recent.append((line.seq, line.text))
+            self.recent.append(line)
             self._recent_bytes += len(line.text)
         while len(self.recent) > RECENT_LINES or self._recent_bytes > RECENT_BYTES:
-            self._recent_bytes -= len(self.recent.popleft()[1])
+            first = self.recent.popleft()
+            self._before = first.hash
+            self._recent_bytes -= len(first.text)
 
-    def lines_from(self, seq: int) -> list[bytes]:
-        """The lines from this number on, if they are all here."""
-        if not self.recent or not self.recent[0][0] <= seq <= self.recent[-1][0]:
+    def lines_from(self, seq: int, hash_: str) -> list[Line]:
+        """The lines from this number on, if they are all here and follow on this hash ("" = whatever they follow)."""
+        if not self.recent or not self.recent[0].seq <= seq <= self.recent[-1].seq:
             return []
-        return [text for _, text in list(self.recent)[seq - self.recent[0][0] :]]
+        lines = list(self.recent)[seq - self.recent[0].seq :]
+        return lines if not hash_ or self._hash_before(seq, hash_) == hash_ else []
+
+    def _hash_before(self, seq: int, guess: str) -> str:
+        """That of the event before this line, as far as it can be told."""
+        at = seq - self.recent[0].seq
+        if at:
+            return self.recent[at - 1].hash
+        if not self._before and chain(guess, self.recent[0].text) == self.recent[0].hash:
+            self._before = guess
+        return self._before
 
     async def changed(self, timeout_s: float) -> None:
         """Wait until somebody wakes the readers, or for so long."""
@@ -82,6 +106,10 @@ class Topic:
             self._waiting.discard(future)
 
 
+def _follows(line: Line, before: Line) -> bool:
+    return before.seq + 1 == line.seq and chain(before.hash, line.text) == line.hash
+
+
 class Hub:
     """Hands news of commits, this process's and others', to readers, projectors and the sweeper."""
 
@@ -91,6 +119,7 @@ class Hub:
         self.on_partition: list[Callable[[int], None]] = []
         self.on_due: list[Callable[[str, int | None], None]] = []
         self.on_resync: list[Callable[[], None]] = []
+        self.on_loss: list[Callable[[], None]] = []
 
     @contextmanager
     def watch(self, keys: SessionKeys) -> Generator[Topic]:
@@ -132,15 +161,26 @@ class Hub:
         for listener in self.on_due:
             listener(member, due)
 
+    def lost(self, keys: SessionKeys | None = None) -> None:
+        """The store does not hold what it has acknowledged; of this session, if it is known of which."""
+        if keys and (topic := self._topics.get(keys.member)):
+            topic.doubt()
+        for listener in self.on_loss:
+            listener()
+
     def resync(self) -> None:
         """Announcements may have been missed: everyone looks for himself."""
+        self.doubt()
+        for listener in self.on_resync:
+            listener()
+
+    def doubt(self) -> None:
+        """Let all readers and projectors look into the store, whatever is known here."""
         for topic in self._topics.values():
             topic.doubt()
         for listener in self.on_partition:
             for number in range(self._keys.partitions):
                 listener(number)
-        for listener in self.on_resync:
-            listener()
 
     def _news(self, partition: int) -> None:
         for listener in self.on_partition:

@@ -193,7 +193,9 @@ def delete_call(keys: SessionKeys, head: Head, feed_keep: int, token: str) -> Sc
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Stored lines from `first` on (downwards if the read was descending), and the session as of the same moment."""
+    """Stored lines from `first` on (downwards if the read was descending), and the session as of the same moment.
+    `before` and `hash` are the chain hashes of the event before the first line, and of the last line, where the read
+    was ascending and there is one."""
 
     now: int
     revision: str
@@ -202,6 +204,8 @@ class Page:
     due: int | None
     first: int
     lines: list[bytes]
+    before: str = ""
+    hash: str = ""
 
     @property
     def exists(self) -> bool:
@@ -222,7 +226,7 @@ def read_call(keys: SessionKeys, start: int, limit: int, max_bytes: int, *, desc
 
 
 def decode_page(reply: Sequence[Any]) -> Page:
-    now, revision, status, seq, due, first, *lines = reply
+    now, revision, status, seq, due, first, before, last, *lines = reply
     return Page(
         int(now),
         (revision or b"").decode(),
@@ -231,6 +235,8 @@ def decode_page(reply: Sequence[Any]) -> Page:
         int(due) if due else None,
         int(first),
         lines,
+        before.decode(errors="replace"),
+        last.decode(errors="replace"),
     )
 
 

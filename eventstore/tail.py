@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from eventstore.domain.errors import Diverged
 from eventstore.hub import Hub, Topic
 from eventstore.keys import SessionKeys
 from eventstore.log import Log
-from eventstore.store import Page
+from eventstore.store import Line, Page
 
 CHUNK_LINES = 1_000
 POLL_S = 15.0
@@ -23,11 +24,12 @@ POLL_S = 15.0
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Consecutive lines, the first of them numbered `first`. `end` says why nothing follows, if that is so:
-    `terminal` or `deleted`."""
+    `terminal` or `deleted`. `hash` is the chain hash up to here, "" where there is nothing before."""
 
     first: int
     lines: list[bytes]
     end: str | None = None
+    hash: str = field(default="", compare=False)
 
     @property
     def next_from(self) -> int:
@@ -46,7 +48,8 @@ class Tails:
         """Chunks from `start` on (1 is the first event, 0 the end, -3 the third from the end), for ever, until the
         session has ended and all is read, or it is deleted. The first chunk comes at once and may be empty.
 
-        Raises `SessionNotFound`, `SessionDeleted` and `StoreUnavailable`.
+        Raises `SessionNotFound`, `SessionDeleted`, `StoreUnavailable`; and `Diverged`, when the store has lost what was
+        read here, and may have given its numbers to other events.
         """
         with self._hub.watch(keys) as topic:
             seen, known = topic.version, topic.last_seq
@@ -57,7 +60,7 @@ class Tails:
                 yield chunk
                 if chunk.end:
                     return
-                chunk, seen = await self._next(keys, topic, chunk.next_from, seen)
+                chunk, seen = await self._next(keys, topic, chunk, seen)
 
     async def _first(self, keys: SessionKeys, topic: Topic, start: int) -> Page:
         """Shared with others where it does no harm that the answer may be a little older than the question: news of
@@ -68,21 +71,35 @@ class Tails:
                 return page
         return await self._log.page(keys, start, CHUNK_LINES)
 
-    async def _next(self, keys: SessionKeys, topic: Topic, seq: int, seen: int) -> tuple[Chunk, int]:
+    async def _next(self, keys: SessionKeys, topic: Topic, before: Chunk, seen: int) -> tuple[Chunk, int]:
         """The next chunk that holds something, and the state of the topic that was seen before it was read."""
+        seq, hash_ = before.next_from, before.hash
         while True:
-            if lines := topic.lines_from(seq):
-                return Chunk(seq, lines), seen
+            if lines := topic.lines_from(seq, hash_):
+                return _handed_over(lines), seen
             if topic.last_seq < seq and topic.version == seen and not topic.ended:
                 await topic.changed(POLL_S * random.uniform(0.8, 1.2))
-                if lines := topic.lines_from(seq):
-                    return Chunk(seq, lines), seen
+                if lines := topic.lines_from(seq, hash_):
+                    return _handed_over(lines), seen
             seen, known = topic.version, topic.last_seq
             page = await self._fetch(keys, topic, seq)
+            self._check(keys, page, hash_)
             topic.learned(page.last_seq, known, ended=page.ended)
             chunk = _chunk(page, seq)
             if chunk.lines or chunk.end:
                 return chunk, seen
+            hash_ = page.before
+
+    def _check(self, keys: SessionKeys, page: Page, hash_: str) -> None:
+        """Raises `Diverged` where the event before the page is another one than its reader has seen."""
+        if not hash_ or page.deleted or page.before == hash_:
+            return
+        self._hub.lost(keys)
+        raise Diverged(
+            f"the session has lost events up to {page.first - 1}, which were read here, in a failover or with an old"
+            " backup; read it again",
+            last_seq=page.last_seq,
+        )
 
     async def _fetch(self, keys: SessionKeys, topic: Topic, seq: int) -> Page:
         """Read from the store; whoever wants the same and has heard the same shares it: an answer may be older than
@@ -99,4 +116,8 @@ def _chunk(page: Page, seq: int) -> Chunk:
     if page.deleted:
         return Chunk(seq, [], "deleted")
     caught_up = seq + len(page.lines) > page.last_seq
-    return Chunk(seq, page.lines, "terminal" if page.ended and caught_up else None)
+    return Chunk(seq, page.lines, "terminal" if page.ended and caught_up else None, page.hash or page.before)
+
+
+def _handed_over(lines: list[Line]) -> Chunk:
+    return Chunk(lines[0].seq, [line.text for line in lines], hash=lines[-1].hash)

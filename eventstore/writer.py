@@ -39,6 +39,10 @@ ATTEMPTS = 100
 
 OnCommit = Callable[[SessionKeys, Head, list[Line]], None]
 """Told of every commit of this process, as soon as it is acknowledged; a head that is deleted tells of the end."""
+OnEntry = Callable[[SessionKeys, bytes, int, int], None]
+"""Told of the feed entry of each, and of the first and last seq of its events (0 for a deletion)."""
+OnLoss = Callable[[SessionKeys], None]
+"""Told of a session that has lost what was acknowledged."""
 
 
 class Writer:
@@ -68,6 +72,8 @@ class Writer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: int = 0
         self.on_commit: list[OnCommit] = []
+        self.on_entry: list[OnEntry] = []
+        self.on_loss: list[OnLoss] = []
 
     @property
     def waiting(self) -> int:
@@ -114,6 +120,7 @@ class Writer:
                 raise SessionNotFound
             reply, _reached = await self._commits.run(delete_call(keys, head, self._feed_keep, token))
             if reply[0] == b"ok":
+                self._tell_entry(keys, reply, 0, 0)
                 if lane := self._lanes.get((tenant, session_id)):
                     lane.forget()
                 self._tell(keys, Head(DELETED), [])
@@ -216,7 +223,7 @@ class Writer:
         reply = await self._reads.reply(load_call(lane.keys, names, list(retries)))
         loaded = decode_loaded(lane.keys.session_id, reply, names, list(retries))
         self._clock.observe(loaded.now)
-        lane.take_head(loaded.head)
+        self._take_head(lane, loaded.head)
         lane.know(loaded.calls, loaded.sums)
         for item in pending:
             item.checked = True
@@ -234,7 +241,9 @@ class Writer:
             self._clock.observe(now)
         if word == "ok":
             lane.committed(commit)
+            self._tell_entry(lane.keys, reply, commit.base.session.seq + 1, commit.session.seq)
         elif word == "lost":
+            self._tell_loss(lane.keys)
             raise lost(lane.keys, int(reply[2].partition(b"-")[0]))
         elif not self._was_ours(lane, commit, reply):
             batch.look_again()
@@ -252,8 +261,23 @@ class Writer:
         """Whether a commit that was refused had taken place before, its first answer lost on the way."""
         if len(reply) < 3:
             return False
-        lane.take_head(decode_head(lane.keys.session_id, reply[2]))
+        self._take_head(lane, decode_head(lane.keys.session_id, reply[2]))
         return lane.head is not None and lane.head.writers.get(self._process) == commit.revision
+
+    def _take_head(self, lane: Lane, head: Head) -> None:
+        """What is stored counts, even where it is older than what this process has seen acknowledged."""
+        if lane.head and lane.head.session.seq > head.session.seq and not head.deleted:
+            self._tell_loss(lane.keys)
+        lane.take_head(head)
+
+    def _tell_loss(self, keys: SessionKeys) -> None:
+        for listener in self.on_loss:
+            listener(keys)
+
+    def _tell_entry(self, keys: SessionKeys, reply: Sequence[Any], first: int, last: int) -> None:
+        if len(reply) > 2 and isinstance(reply[2], bytes):
+            for listener in self.on_entry:
+                listener(keys, reply[2], first, last)
 
     def _tell(self, keys: SessionKeys, head: Head, lines: list[Line]) -> None:
         for listener in self.on_commit:

@@ -44,11 +44,13 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class Folded:
     """What some new events of a session lead to: nothing, if there are none, or if they cannot be folded (`broken`
-    says why). `seq` is that of the stored view, `last_seq` that of the log."""
+    says why). `seq` is that of the stored view, `last_seq` that of the log, `hash` the chain hash of
+    the newest event that was folded."""
 
     target: Target
     seq: int
     last_seq: int
+    hash: str = ""
     change: Change | None = None
     broken: Exception | None = None
 
@@ -82,6 +84,7 @@ class _News:
     """What a reading of a log gave: events and the calls that they name; or why they cannot be understood."""
 
     last_seq: int
+    hash: str = ""
     events: list[Event] = field(default_factory=list[Event])
     named: list[str] = field(default_factory=list[str])
     broken: Exception | None = None
@@ -113,7 +116,7 @@ async def _parse(page: Page) -> _News:
         named = {name for event in events if (name := named_call(event)) is not None}
     except Exception as error:
         return _News(page.last_seq, broken=error)
-    return _News(page.last_seq, events, sorted(named))
+    return _News(page.last_seq, page.hash, events, sorted(named))
 
 
 async def _load_named(
@@ -137,4 +140,4 @@ async def _fold(target: Target, view: SessionView, new: _News, known: dict[str, 
             view.apply(event, known)
     except Exception as error:
         return Folded(target, seq, new.last_seq, broken=error)
-    return Folded(target, seq, new.last_seq, change)
+    return Folded(target, seq, new.last_seq, new.hash, change)

@@ -110,6 +110,7 @@ class Generation:
         for one in folded:
             if one.change:
                 write_session(writes, self.layout, one.change)
+                writes.rests_on(one.target.keys.events, one.change.view.seq, one.hash)
             elif one.broken:  # if only because its view was changed by somebody else meanwhile, this is refused
                 writes.expect(one.target.models.view, one.seq)
             if writes.count >= WRITES_AT_ONCE:

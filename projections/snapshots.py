@@ -11,7 +11,7 @@ from eventstore import scripts
 from eventstore.domain import call as calls
 from eventstore.domain import instants, jsontext
 from eventstore.domain.call import Call
-from eventstore.domain.errors import NoSuchPoint
+from eventstore.domain.errors import NoSuchPoint, StoreUnavailable
 from eventstore.domain.events import parse_line
 from eventstore.eventstore import EventStore
 from eventstore.keys import SessionKeys
@@ -108,6 +108,8 @@ class Snapshots:
         stored = _decode(session_id, view, steps, calls_)
         while stored.view.seq < last_seq:
             page = await self._store.page(tenant, session_id, stored.view.seq + 1, PAGE_LINES)
+            if not page.lines:
+                raise StoreUnavailable("the store has just lost a part of this session; try again")
             _fold(keys, stored, page.lines)
         return stored.view.seq, stored.encode()
 

@@ -29,8 +29,11 @@ class Unread:
     deleted: set[tuple[str, str]]
 
     def reaches(self, goal: str) -> bool:
-        """Whether everything up to this entry of the feed was taken in."""
-        return not self.newest or _place(self.checkpoint) >= _place(goal)
+        """Whether everything up to this entry of the feed was taken in, or all that is left of it: the feed may have
+        lost its newest entries, the goal among them."""
+        if self.checkpoint == self.newest or not self.newest:
+            return True
+        return not self.trimmed and _place(self.checkpoint) >= _place(goal)
 
 
 def _place(entry: str) -> tuple[int, int]:

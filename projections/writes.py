@@ -21,6 +21,7 @@ class Writes:
 
     groups: dict[tuple[str, str], list[Argument]] = field(default_factory=dict[tuple[str, str], list[Argument]])
     views: dict[str, int] = field(default_factory=dict[str, int])
+    logs: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
     count: int = 0
 
     def add(self, command: str, key: str, *arguments: Argument) -> None:
@@ -31,13 +32,19 @@ class Writes:
         """These writes hold only if the stored view still is at this seq (0: not there)."""
         self.views[view] = seq
 
+    def rests_on(self, log: str, seq: int, hash_: str) -> None:
+        """These writes hold only if this event of the log still has this hash."""
+        self.logs[log] = (seq, hash_)
+
     def script(self) -> tuple[list[str], list[Argument]]:
         """The keys, each once, and the arguments that name them by number; two other keys stand before them."""
-        keys = list(dict.fromkeys([*self.views, *(key for _, key in self.groups)]))
+        keys = list(dict.fromkeys([*self.views, *self.logs, *(key for _, key in self.groups)]))
         numbers = {key: number for number, key in enumerate(keys, 3)}
-        args: list[Argument] = [len(self.views)]
+        args: list[Argument] = [len(self.views), len(self.logs)]
         for view, seq in self.views.items():
             args += [numbers[view], seq or ""]
+        for log, (seq, hash_) in self.logs.items():
+            args += [numbers[log], f"{seq}-0", hash_]
         for (command, key), arguments in self.groups.items():
             args += [command, numbers[key], len(arguments), *arguments]
         return keys, args

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.openapi.build import Node, answer, any_object, text
+from api.openapi.build import Node, answer, any_object, integer, many, nullable, ref, text, time
 
 
 def service_schemas() -> dict[str, Node]:
@@ -10,6 +10,16 @@ def service_schemas() -> dict[str, Node]:
         "Health": answer({"status": text(examples=["ok"])}),
         "Readiness": answer(
             {"status": text(examples=["ready"])},
-            {"projectors": any_object("How far each read model is behind, by name.")},
+            {
+                "projectors": any_object("How far each read model is behind, by name."),
+                "diverged": many(ref("Divergence"), "Partitions that have lost what was acknowledged."),
+            },
+        ),
+        "Divergence": answer(
+            {"partition": integer("Its number.", minimum=0), "since": time("When that was noticed.")},
+            {
+                "last_common": nullable(time("When the newest commit was made that is known not to be lost.")),
+                "sessions": integer("How many of its sessions are known to be hit.", minimum=0),
+            },
         ),
     }

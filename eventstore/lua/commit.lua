@@ -13,10 +13,9 @@
 --       15 number of call records                 16 number of retry records
 --       17 number of markers to set               18 how long a retry record is kept, ms
 --       then: line, hash for each event; id, record, SHA-1 of the record that it replaces ("" = none yet) for each
---       call; field, record for each retry record;
---       expiry in ms for each marker to set
+--       call; field, record for each retry record; expiry in ms for each marker to set
 --
--- Replies {"ok", clock} (said again to the same commit sent again) or, with nothing changed, one of
+-- Replies {"ok", clock, id of the feed entry} (without it to the same commit sent again) or, with nothing changed, one of
 --   {"replay", clock, <head>, field, record}   a retry record exists: this was done before
 --   {"stale", clock, <head>}                   the head is another one: revision, seq, time, status, state, due
 --   {"changed", clock, <head>}               a call record is not what the commit was decided on
@@ -52,9 +51,7 @@ for n = 0, retries - 1 do
   local until_ms = record and redis.call('ZSCORE', KEYS[5], field)
   if until_ms and tonumber(until_ms) > now then return {'replay', stamp, head, field, record} end
 end
-if (head[1] or '') ~= ARGV[1] then
-  return {'stale', stamp, head}
-end
+if (head[1] or '') ~= ARGV[1] then return {'stale', stamp, head} end
 for n = at_calls, at_retries - 3, 3 do
   local record = redis.call('HGET', KEYS[3], ARGV[n])
   if (record and redis.sha1hex(record) or '') ~= ARGV[n + 2] then return {'changed', stamp, head} end
@@ -74,7 +71,7 @@ for n = 0, events - 1 do
   if type(added) ~= 'string' then return {'lost', stamp, id} end
 end
 
-local seq = whole(first + events - 1)
+local seq, entry = whole(first + events - 1), nil
 redis.call('HSET', KEYS[1], 'rev', ARGV[2], 'seq', seq, 'time', ARGV[3], 'status', ARGV[5], 'state', ARGV[6],
   'due', ARGV[7])
 for n = 0, calls - 1 do
@@ -108,8 +105,16 @@ end
 
 if events > 0 then
   if first == 1 then redis.call('ZADD', KEYS[8], 0, ARGV[8]) end
-  redis.call('XADD', KEYS[7], 'MAXLEN', '~', ARGV[12], '*', 't', ARGV[9], 's', ARGV[10], 'f', whole(first), 'l', seq,
-    'y', ARGV[11])
+  -- The number within the millisecond is made of the chain hash, so that no other past has an entry of this id.
+  local tag = (tonumber(ARGV[18 + 2 * events]:sub(1, 4), 16) or 0) % 16384
+  local fields = {'t', ARGV[9], 's', ARGV[10], 'f', whole(first), 'l', seq, 'y', ARGV[11]}
+  local function feed(id) return redis.pcall('XADD', KEYS[7], 'MAXLEN', '~', ARGV[12], id, unpack(fields)) end
+  entry = feed(stamp .. '-' .. whole(tag))
+  if type(entry) ~= 'string' then  -- there is one of this millisecond, or of a later one
+    local newest = redis.call('XREVRANGE', KEYS[7], '+', '-', 'COUNT', 1)[1] or {''}
+    local ms, number = newest[1]:match('(%d+)-(%d+)')
+    entry = feed(ms and ms .. '-' .. whole(number + 1 + tag) or '*')
+  end
 end
 redis.pcall('SPUBLISH', KEYS[9], ARGV[8] .. ' ' .. seq .. ' ' .. ARGV[7])
-return {'ok', stamp}
+return {'ok', stamp, entry}

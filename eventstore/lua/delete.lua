@@ -8,7 +8,7 @@
 --
 -- The announcement is tried at the end: it only saves time, and what is deleted stays deleted if it is refused.
 --
--- Replies {"ok", now} or {"stale", now, {revision, seq, time, status, state, due}}
+-- Replies {"ok", now, id of the feed entry} ({"ok", now} to the same deletion sent again) or {"stale", now, {revision, seq, time, status, state, due}}
 
 local clock = redis.call('TIME')
 local head = redis.call('HMGET', KEYS[1], 'rev', 'seq', 'time', 'status', 'state', 'due')
@@ -22,6 +22,6 @@ for n = 10, #KEYS do redis.call('UNLINK', KEYS[n]) end
 redis.call('HSET', KEYS[1], 'rev', 'deleted', 'status', 'deleted', 'time', now, 'created', ARGV[6], 'token', ARGV[7])
 redis.call('ZREM', KEYS[6], ARGV[2])
 redis.call('ZREM', KEYS[8], ARGV[2])
-redis.call('XADD', KEYS[7], 'MAXLEN', '~', ARGV[5], '*', 't', ARGV[3], 's', ARGV[4], 'd', '1')
+local entry = redis.call('XADD', KEYS[7], 'MAXLEN', '~', ARGV[5], '*', 't', ARGV[3], 's', ARGV[4], 'd', '1')
 redis.pcall('SPUBLISH', KEYS[9], ARGV[2] .. ' deleted ')
-return {'ok', now}
+return {'ok', now, entry}

@@ -8,7 +8,8 @@
 --   {id, session, first seq, last seq, types} or, of a deletion, {id, session}; or one of
 --   {"begun", newest id}  nothing was consumed yet, and the first entries are no longer kept
 --   {"old"}               the last entry that was consumed is no longer kept
---   {"other"}             it should be there, and is not: this feed has another past
+--   {"other", id}         it should be there, and is not: this feed has another past. The newest entry that is older
+--                         ("0-0" = none) is the last that both have
 
 local ROOM = 64 * 1024
 local after, tenant, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -16,14 +17,19 @@ local fresh = after == '0-0'
 local skip = fresh and 0 or 1
 
 local entries = redis.call('XRANGE', KEYS[1], after, '+', 'COUNT', skip + limit + 1)
-if not fresh and (not entries[1] or entries[1][1] ~= after) then
-  return {#redis.call('XRANGE', KEYS[1], '-', after, 'COUNT', 1) == 0 and 'old' or 'other'}
-end
-if fresh and entries[1] then
+local function trimmed()
+  if redis.call('EXISTS', KEYS[1]) == 0 then return false end
   local known, info = {}, redis.call('XINFO', 'STREAM', KEYS[1])
   for n = 1, #info, 2 do known[info[n]] = info[n + 1] end
-  if known['entries-added'] ~= known['length'] then return {'begun', known['last-generated-id']} end
+  return known['entries-added'] ~= known['length'] and known['last-generated-id']
 end
+if not fresh and (not entries[1] or entries[1][1] ~= after) then
+  local before = redis.call('XREVRANGE', KEYS[1], after, '-', 'COUNT', 1)[1]
+  if not before and trimmed() then return {'old'} end
+  return {'other', before and before[1] or '0-0'}
+end
+local newest = fresh and entries[1] and trimmed()
+if newest then return {'begun', newest} end
 
 local reply, room = {'ok', after, '0'}, ROOM
 local function tell(id, fields)

@@ -304,7 +304,7 @@ async def test_a_feed_that_is_gone_is_told(opened: Open):
     await world.create("s")
     (item,) = await world.read(1)
     await world.store.connection.client.delete(world.store.keys.partition(0).feed)
-    with pytest.raises(CursorTooOld):
+    with pytest.raises(Diverged):
         async with world.following(item.cursor):
             pass
 

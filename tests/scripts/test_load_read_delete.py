@@ -18,7 +18,7 @@ async def numbered(server: Server, count: int) -> Head:
 
 
 def lines(reply: list[Any]) -> list[int]:
-    return [int(line) for line in reply[6:]]
+    return [int(line) for line in reply[8:]]
 
 
 async def test_loading_tells_of_everything_that_was_asked_for_in_order(server: Server) -> None:
@@ -81,14 +81,14 @@ async def test_pages_of_any_size_are_whole(server: Server, count: int, desc: boo
 @pytest.mark.parametrize(("room", "expected"), [(0, 1), (99, 1), (100, 1), (199, 1), (200, 2), (10_000, 5)])
 async def test_a_page_ends_by_bytes_but_holds_at_least_one_line(server: Server, room: int, expected: int) -> None:
     await server.ok(await first(server, *["x" * 100] * 5))
-    assert len((await server.read(1, 1000, room))[6:]) == expected
+    assert len((await server.read(1, 1000, room))[8:]) == expected
 
 
 async def test_a_long_line_comes_alone_and_lets_the_next_one_follow(server: Server) -> None:
     await server.ok(await first(server, "a", "b" * 300_000, "c"))
-    assert [len(line) for line in (await server.read(1, 10, 1000))[6:]] == [1]
-    assert [len(line) for line in (await server.read(2, 10, 1000))[6:]] == [300_000]
-    assert [len(line) for line in (await server.read(3, 10, 1000))[6:]] == [1]
+    assert [len(line) for line in (await server.read(1, 10, 1000))[8:]] == [1]
+    assert [len(line) for line in (await server.read(2, 10, 1000))[8:]] == [300_000]
+    assert [len(line) for line in (await server.read(3, 10, 1000))[8:]] == [1]
 
 
 async def test_reading_tells_the_state_of_the_session(server: Server) -> None:

@@ -49,11 +49,11 @@ class Memory:
     def apply(self, writes: Writes) -> None:
         """As `project.lua` does."""
         keys, args = writes.script()
-        views = int(args[0])
-        for n in range(1, 1 + 2 * views, 2):
+        at_logs = 2 + 2 * int(args[0])
+        for n in range(2, at_logs, 2):
             stored = self.keys.get(keys[int(args[n]) - 3], {}).get("seq", "")
             assert stored == str(args[n + 1]), "folded on a view that is not the stored one"
-        at = 1 + 2 * views
+        at = at_logs + 3 * int(args[1])
         while at < len(args):
             command, key, size = str(args[at]), keys[int(args[at + 1]) - 3], int(args[at + 2])
             getattr(self, f"_{command.lower()}")(key, *(str(argument) for argument in args[at + 3 : at + 3 + size]))
