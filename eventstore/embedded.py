@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from eventstore.engine.directory import DataDirectory
 from eventstore.engine.errors import DataDirectoryInUse, EngineError
-from eventstore.engine.process import EngineProcess, ask
+from eventstore.engine.process import EngineProcess, ask, last_words
 from eventstore.settings import Settings
 
 __all__ = ["DataDirectoryInUse", "EmbeddedEngine", "EngineError", "engine_url", "is_private"]
@@ -119,8 +119,8 @@ class EmbeddedEngine:
             code = await process.wait()
             strikes = 0 if clock() - born > CALM_S else strikes + 1
             log.error(
-                "the embedded engine ended (code %d) and is being started again; its log is %s",
-                code, self._directory.log,
+                "the embedded engine ended (code %d) and is being started again%s; its log is %s",
+                code, last_words(self._directory), self._directory.log,
             )  # fmt: skip
             process = self._process = await self._relaunch(socket, strikes)
             log.info("the embedded engine runs again, as process %d", process.pid)

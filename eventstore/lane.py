@@ -12,7 +12,9 @@ from eventstore.keys import SessionKeys
 from eventstore.store import Commit, Head
 
 CACHED_CALLS = 64
-"""Decided calls a cached head keeps; those that wait or run are kept in any case."""
+"""Decided calls a cached head keeps."""
+CACHED_CHARACTERS = 1_000_000
+"""What a cached head keeps of its calls at most; beyond that they are read again when they are needed."""
 
 
 class Lane:
@@ -25,6 +27,9 @@ class Lane:
         self.calls: dict[str, Call | InvalidSnapshot | None] = {}
         self.sums: dict[str, str] = {}
         self.running: bool = False
+        self.counted: int = 0
+        """What the writer has put down for the calls that are remembered here."""
+        self._sizes: dict[str, int] = {}
         self._retries: dict[str, str] = {}
 
     def add(self, item: Pending) -> None:
@@ -44,12 +49,21 @@ class Lane:
 
     def forget(self) -> None:
         """Nothing that is remembered of the session can be relied on."""
-        self.head, self.calls, self.sums = None, {}, {}
+        self.head = None
+        self._forget_calls()
+
+    def _forget_calls(self) -> None:
+        self.calls, self.sums, self._sizes = {}, {}, {}
+
+    @property
+    def weight(self) -> int:
+        """About how many characters the calls hold that are remembered."""
+        return sum(self._sizes.values())
 
     def take_head(self, head: Head) -> None:
         """A head that was read: what is known of calls holds only as long as the revision stays."""
         if self.head is None or self.head.revision != head.revision:
-            self.calls, self.sums = {}, {}
+            self._forget_calls()
         self.head = head
 
     def committed(self, commit: Commit) -> None:
@@ -60,13 +74,18 @@ class Lane:
         """Remember calls as they stand at this head, and the sums of their records."""
         self.calls.update(calls)
         self.sums.update(sums)
+        self._sizes.update((interrupt_id, len(repr(call))) for interrupt_id, call in calls.items())
 
     def trim(self) -> None:
-        """Forget calls that neither wait nor run. Only between batches: one batch may need more than are kept."""
+        """Forget calls that neither wait nor run, and all if that is too much. Only between batches: one batch may need
+        more than are kept."""
         if self.head and len(self.calls) > CACHED_CALLS:
             session = self.head.session
             self.calls = {i: call for i, call in self.calls.items() if i in session.waiting or i in session.leases}
             self.sums = {i: sum_ for i, sum_ in self.sums.items() if i in self.calls}
+            self._sizes = {i: size for i, size in self._sizes.items() if i in self.calls}
+        if self.weight > CACHED_CHARACTERS:
+            self._forget_calls()
 
     def resolve(self, batch: Batch, durability: str) -> None:
         """The batch holds: everyone who was decided in it hears so."""

@@ -31,6 +31,9 @@ SCAN_MEMBERS = 1_000
 """A scan fetches so many of a partition at most; the next one comes when these are swept."""
 LONGEST_SLEEP_S = 1.0
 TRY_AGAIN_MS = 5_000
+GATHER_S = 0.05
+"""How long a sweep lets deadlines gather before the next, so that many in a row cost the engine a few pipelines and the
+requests of others little time. The first after a rest is never kept waiting."""
 SLICE = 256
 AT_ONCE = 64
 
@@ -87,6 +90,8 @@ class Sweeper:
             await self._scan()
         if due := self._take_due():
             await asyncio.gather(*map(self._expire, due))
+            if len(due) < SLICE:
+                await asyncio.sleep(GATHER_S)
         elif not self._goes_on:
             await self._sleep()
 

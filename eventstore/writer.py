@@ -34,6 +34,8 @@ from eventstore.store import (
 log = logging.getLogger("layby.writer")
 
 CACHED_HEADS = 10_000
+CACHED_CHARACTERS = 64_000_000
+"""What all of them together keep of their calls; those that were not used for longest are forgotten first."""
 ATTEMPTS = 100
 """How often a batch is decided anew, because others write the same session, before the caller hears 503."""
 
@@ -71,6 +73,7 @@ class Writer:
         self._lanes: OrderedDict[tuple[str, str], Lane] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: int = 0
+        self._weight: int = 0
         self.on_commit: list[OnCommit] = []
         self.on_entry: list[OnEntry] = []
         self.on_loss: list[OnLoss] = []
@@ -153,12 +156,18 @@ class Writer:
         return lane
 
     def _forget_old(self) -> None:
-        while len(self._lanes) > CACHED_HEADS:
+        while len(self._lanes) > CACHED_HEADS or self._weight > CACHED_CHARACTERS:
             name, lane = next(iter(self._lanes.items()))
             if lane.running:
                 self._lanes.move_to_end(name)
                 return
             del self._lanes[name]
+            self._weight -= lane.counted
+
+    def _weigh(self, lane: Lane) -> None:
+        """Count what a lane remembers now, while it is running: it is not forgotten just then."""
+        self._weight += lane.weight - lane.counted
+        lane.counted = lane.weight
 
     def _start(self, lane: Lane) -> None:
         if not lane.running:
@@ -174,7 +183,9 @@ class Writer:
                 await self._one_batch(lane)
                 lane.trim()
         finally:
+            self._weigh(lane)
             lane.running = False
+            self._forget_old()
 
     async def _one_batch(self, lane: Lane) -> None:
         batch = list(lane.queue)

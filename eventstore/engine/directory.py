@@ -43,8 +43,10 @@ class Lock:
         return True
 
     def name_holder(self, pid: int) -> None:
-        os.ftruncate(self.descriptor, 0)
-        os.pwrite(self.descriptor, b"%d\n" % pid, 0)
+        """Write the pid down, in the place of the last one: a full disk has room for that."""
+        text = b"%d\n" % pid
+        os.pwrite(self.descriptor, text, 0)
+        os.ftruncate(self.descriptor, len(text))
 
     def holder(self) -> str:
         """The pid of the last process that took the lock, or `unknown`."""

@@ -22,6 +22,7 @@ LEFTOVER_WAIT_S = 10.0
 ASK_S = 1.0
 SHUTDOWN_WAIT_S = 3.0
 LOADING_NOTICE_S = 10.0
+LAST_WORDS_BYTES = 1_000
 
 OPTIONS = {
     "port": "0",
@@ -88,8 +89,13 @@ class EngineProcess:
         finally:
             if lifeline >= 0:
                 os.close(lifeline)
-        lock.name_holder(process.pid)
-        return cls(process, directory, socket, ours)
+        engine = cls(process, directory, socket, ours)
+        try:
+            lock.name_holder(process.pid)
+        except OSError:  # nobody would know of it, and it holds the lock
+            await engine.stop()
+            raise
+        return engine
 
     async def _answering(self, begin: int) -> None:
         clock = asyncio.get_running_loop().time
@@ -176,12 +182,8 @@ def find_binary() -> Path:
 
 
 def explain(directory: DataDirectory, begin: int) -> str:
-    """Why the engine ended, by what it logged from `begin` on, in one sentence."""
-    with directory.log.open("rb") as lines:
-        lines.seek(begin)
-        said = lines.read().decode(errors="replace").strip().splitlines()
-    # The engine marks what went wrong with a #.
-    grave = [line.partition(" # ")[2] for line in said if " # " in line]
+    """Why the engine did not come up, by what it logged from `begin` on, in one sentence."""
+    grave, said = _told(directory, begin)
     reason = (grave or said or ["it said nothing"])[-1]
     if any("append only file" in line.lower() or "AOF" in line for line in grave):
         return (
@@ -189,3 +191,22 @@ def explain(directory: DataDirectory, begin: int) -> str:
             f" `valkey-check-aof --fix` or go back to a backup; the whole story is in {directory.log}"
         )
     return f"the engine did not start ({reason}); the whole story is in {directory.log}"
+
+
+def last_words(directory: DataDirectory) -> str:
+    """What an operator should know of an engine that ran and ended: whether it could not write to its disk."""
+    try:
+        grave, _ = _told(directory, max(0, directory.log.stat().st_size - LAST_WORDS_BYTES))
+    except OSError:
+        return ""
+    if any("to the AOF" in line or "AOF write error" in line for line in grave):
+        return f": it could not write to its disk, so see whether {directory.path} has room"
+    return ""
+
+
+def _told(directory: DataDirectory, begin: int) -> tuple[list[str], list[str]]:
+    """What the log holds from there on: what went wrong, which the engine marks with a #, and all of it."""
+    with directory.log.open("rb") as lines:
+        lines.seek(begin)
+        said = lines.read().decode(errors="replace").strip().splitlines()
+    return [line.partition(" # ")[2] for line in said if " # " in line], said

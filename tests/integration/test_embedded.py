@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import stat
@@ -18,6 +19,7 @@ from redis.exceptions import RedisError
 
 from eventstore.embedded import DataDirectoryInUse, EmbeddedEngine, EngineError, engine_url
 from eventstore.engine.directory import DataDirectory, Lock
+from eventstore.engine.process import last_words
 from eventstore.settings import Settings
 
 HOLDER = Path(__file__).with_name("engine_holder.py")
@@ -328,3 +330,50 @@ def test_a_command_waits_for_an_engine_that_loads(tmp_path: Path, monkeypatch: p
 
     assert asyncio.run(run()).endswith(socket.name)
     directory.server_lock.close()
+
+
+def test_a_start_that_fails_half_way_leaves_no_engine_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = Lock.name_holder
+
+    def no_room(lock: Lock, pid: int) -> None:
+        if lock.path.name == "engine.lock":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        named(lock, pid)
+
+    async def start_twice() -> None:
+        engine = EmbeddedEngine(tmp_path)
+        with monkeypatch.context() as full, pytest.raises(EngineError, match="No space left on device"):
+            full.setattr(Lock, "name_holder", no_room)
+            await engine.start()
+        await engine.start()
+        await engine.stop()
+
+    asyncio.run(start_twice())
+
+
+def test_a_shorter_pid_replaces_a_longer_one(tmp_path: Path) -> None:
+    lock = Lock(tmp_path / "engine.lock")
+    assert lock.acquire()
+    for pid in (1234567, 89):
+        lock.name_holder(pid)
+        assert lock.holder() == str(pid)
+    lock.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("1:M 1 Jan 2026 00:00:00.000 # Short write while writing to the AOF file: (nwritten=1, expected=2)", True),
+        ("1:M 1 Jan 2026 00:00:00.000 # Can't recover from AOF write error when the policy is always", True),
+        ("1:M 1 Jan 2026 00:00:00.000 * Ready to accept connections unix", False),
+        ("", False),
+    ],
+)
+def test_an_operator_hears_of_a_disk_without_room(tmp_path: Path, said: str, told: bool) -> None:
+    directory = DataDirectory(tmp_path)
+    directory.log.write_text(f"{'.' * 2_000}\n{said}\n")
+    assert ("has room" in last_words(directory)) is told
+
+
+def test_an_engine_whose_log_is_gone_says_nothing(tmp_path: Path) -> None:
+    assert last_words(DataDirectory(tmp_path)) == ""

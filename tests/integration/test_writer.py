@@ -294,6 +294,30 @@ async def test_the_lanes_of_quiet_sessions_are_forgotten(opened: OpenStore, monk
     await send(store, note(), session_id="s0")
 
 
+async def test_what_is_remembered_of_calls_is_bounded_over_all_sessions(
+    opened: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventstore.writer.CACHED_CHARACTERS", 10_000)
+    store = await opened()
+    for n in range(20):
+        await create(store, f"s{n}")
+        await send(store, ask(tool_args={"text": "x" * 2_000}), session_id=f"s{n}")
+    await until(lambda: not store.writer._tasks)
+    assert sum(lane.weight for lane in store.writer._lanes.values()) <= 10_000
+    assert (await send(store, approve(), session_id="s0", by=ANNA)).result["outcome"] == "applied"
+
+
+async def test_a_session_remembers_little_of_large_calls(opened: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eventstore.lane.CACHED_CHARACTERS", 10_000)
+    store = await opened()
+    await create(store)
+    await send(store, *(ask(f"c{n}", tool_args={"text": "x" * 2_000}) for n in range(20)))
+    await until(lambda: not store.writer._tasks)
+    assert [lane.weight for lane in store.writer._lanes.values()] == [0]
+    answers = [await send(store, approve(f"c{n}"), by=ANNA) for n in range(20)]
+    assert [answer.result["outcome"] for answer in answers] == ["applied"] * 20
+
+
 async def test_a_fault_of_ours_in_one_command_spares_those_that_share_its_batch(
     store: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
