@@ -92,7 +92,7 @@ async def _at_once(stage: Stage, names: list[str], accounts: Accounts, turn: int
             await asyncio.gather(*(client.request("GET", "/healthz") for client in clients[start : start + 500]))
 
         async def work(client: Client, name: str) -> None:
-            for number in range(3):
+            for number in range(stage.run.pick(quick=1, full=3)):
                 await accounts.append(client, name, 10 * turn + number)
 
         async with asyncio.TaskGroup() as group:
