@@ -1,5 +1,8 @@
 """The engine's clock, as far as this process knows it.
 
+Each engine has a clock of its own, and a partition lives by that of the engine that serves it: `Clocks` keeps an
+estimate for each, so that it does not matter which engine that is, and when another takes over.
+
 The script judges; this estimate only lets a commit carry times that the script will agree with. Every answer of the
 engine tells its time. That answer was on its way for a while, so `engine time - our monotonic time` measured at its
 arrival is never too large: the largest of these differences is the best, and is still never ahead of the engine.
@@ -22,16 +25,35 @@ class EngineClock:
 
     def observe(self, engine_ms: int) -> None:
         """Take in a time that an answer carried."""
-        self._offset = max(self._offset, engine_ms - _monotonic_ms())
+        self._offset = max(self._offset, engine_ms - monotonic_ms())
 
     def correct(self, engine_ms: int) -> None:
         """The engine said that we are ahead of it: its clock was set back, or ours runs faster."""
-        self._offset = engine_ms - _monotonic_ms()
+        self._offset = engine_ms - monotonic_ms()
 
     def now(self) -> int:
         """The engine's time. Only meaningful once an answer was observed."""
-        return int(_monotonic_ms() + self._offset)
+        return int(monotonic_ms() + self._offset)
+
+    def here(self, engine_ms: int) -> float:
+        """When our own monotonic clock, ms, will show what the engine's shows at this time. At once, if that is
+        unknown."""
+        return engine_ms - self._offset if self.known else 0.0
 
 
-def _monotonic_ms() -> float:
+class Clocks:
+    """The clocks of a store: one for all where one engine serves it, else one for each partition."""
+
+    def __init__(self, partitions: int, *, shared: bool) -> None:
+        self.store: EngineClock = EngineClock()
+        """That of what belongs to no partition."""
+        self._of: list[EngineClock] = [self.store if shared else EngineClock() for _ in range(partitions)]
+
+    def of(self, partition: int) -> EngineClock:
+        """The clock that a partition is judged by."""
+        return self._of[partition]
+
+
+def monotonic_ms() -> float:
+    """Our own clock, which is never set."""
     return time.monotonic() * 1000

@@ -2,6 +2,9 @@
 
 An engine with `appendfsync always` has synced before it answers. Any other is asked with WAITAOF (Redis 7.2, Valkey)
 at the end of each pipeline. What a version cannot do is not claimed: the answer says what was reached.
+
+Where another engine may take over, it may be configured otherwise. So there each pipeline is confirmed, by the engine
+that ran it; only versions that know no WAITAOF are taken by the configuration that all of them had at the start.
 """
 
 from __future__ import annotations
@@ -47,18 +50,27 @@ class Confirmation:
 
 
 async def confirmation(connection: Connection, wanted: Durability) -> Confirmation:
-    """Find out what the engine can do; tell the operator where that is less than was asked for."""
+    """Find out what the engines can do; tell the operator where that is less than was asked for."""
+    able = [await _ability(node.name, connection.at(node), wanted) for node in connection.nodes]
+    synced = all(can for can, _ in able)
+    can_wait = any(can for _, can in able)  # one that cannot answers with an error, and nothing is claimed
+    return Confirmation(wanted, synced=synced and not (connection.changes and can_wait), can_wait=can_wait)
+
+
+async def _ability(name: str, connection: Connection, wanted: Durability) -> tuple[bool, bool]:
+    """Whether an engine syncs before it answers, and whether it can be asked."""
     configured = await config(connection, "append*")
     append_only = configured.get("appendonly", await info(connection, "aof_enabled")) in ("yes", "1")
     synced = append_only and configured.get("appendfsync") == "always"
     can_wait = append_only and await _knows_waitaof(connection)
     if wanted.kind != "memory" and not (synced or can_wait):
         log.warning(
-            "Redis cannot confirm that writes are on disk (appendonly %s, no appendfsync always, no WAITAOF): every"
+            "%s cannot confirm that writes are on disk (appendonly %s, no appendfsync always, no WAITAOF): every"
             + " answer will say durability=memory. Mend: redis-cli CONFIG SET appendonly yes appendfsync always",
+            name,
             "yes" if append_only else "no",
         )
-    return Confirmation(wanted, synced=synced, can_wait=can_wait)
+    return synced, can_wait
 
 
 async def _knows_waitaof(connection: Connection) -> bool:

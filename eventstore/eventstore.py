@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 from eventstore.anchors import Anchors
 from eventstore.batch import Answer, Retry
-from eventstore.clock import EngineClock
+from eventstore.clock import Clocks, EngineClock
 from eventstore.connection import Connection
 from eventstore.cursor_seal import SECRET_BYTES
 from eventstore.dispatcher import Dispatcher
@@ -43,23 +43,24 @@ class EventStore:
         self.connection: Connection = connection
         self.keys: Keys = keys
         self.cursor_secret: bytes = cursor_secret
-        self.clock: EngineClock = EngineClock()
+        self.clocks: Clocks = Clocks(keys.partitions, shared=not connection.clustered)
+        self.clock: EngineClock = self.clocks.store
         self.hub: Hub = Hub(keys)
         self.reads: Dispatcher = Dispatcher(connection)
         self.writer: Writer = Writer(
             self.reads,
             commits,
             keys,
-            self.clock,
+            self.clocks,
             policy,
             feed_keep=settings.feed_keep,
             max_pending=settings.max_pending,
         )
         self.anchors: Anchors = Anchors(self.reads, keys)
-        self.log: Log = Log(self.reads, self.clock, self.writer)
+        self.log: Log = Log(self.reads, self.clocks, self.writer)
         self._tails: Tails = Tails(self.log, self.hub)
         self.watch: Watch = Watch(connection, keys, {"partitions": keys.partitions, "cursor_secret": cursor_secret.hex()})
-        self._sweeper: Sweeper = Sweeper(connection, keys, self.clock, self.writer)
+        self._sweeper: Sweeper = Sweeper(connection, keys, self.clocks, self.writer)
         self._tasks: list[asyncio.Task[None]] = []
         self.writer.on_commit.append(self.hub.committed)
         self.writer.on_entry.append(self.watch.wrote)

@@ -10,14 +10,16 @@ from typing import Any
 from redis import exceptions as redis_errors
 
 from eventstore import scripts
+from eventstore.address import UnfitEngine, parse, spell
 from eventstore.connection import Connection
+from eventstore.domain.errors import StoreUnavailable
 from eventstore.keys import STORE, Keys
+from eventstore.node import ONLY
 from eventstore.scripts import ScriptCall
 
 log = logging.getLogger("layby.store")
 
 OLDEST_REDIS = (7, 0)
-NOT_YET = ("redis+cluster", "redis+sentinel")
 RIGHTS = scripts.load("eventstore", "rights", writes=False)
 
 _PARTITION = Keys(1).partition(0)
@@ -33,7 +35,7 @@ NEEDED = {
         for name, arguments in {
             "DEL": "", "EXISTS": "", "GET": "", "MGET": "", "PEXPIRE": " 1", "PEXPIREAT": " 1", "SET": " v",
             "UNLINK": "",
-            "HDEL": " f", "HGET": " f", "HMGET": " f", "HSET": " f v",
+            "HDEL": " f", "HEXISTS": " f", "HGET": " f", "HGETALL": "", "HLEN": "", "HMGET": " f", "HSET": " f v",
             "LRANGE": " 0 1", "LSET": " 0 v", "RPUSH": " v",
             "XADD": " * f v", "XRANGE": " - +", "XREVRANGE": " + -",
             "ZADD": " 0 m", "ZCARD": "", "ZLEXCOUNT": " - +", "ZRANGE": " 0 1", "ZRANGEBYLEX": " - +",
@@ -46,10 +48,6 @@ NEEDED = {
 right to its keys or channels is missing: the rules that it stands under mend that. Else it is the command alone."""
 
 
-class UnfitEngine(Exception):
-    """Layby does not run on this engine as it is. The message tells the operator why, and what mends it."""
-
-
 class EvictingEngine(UnfitEngine):
     """The engine may throw events away when its memory is full."""
 
@@ -58,15 +56,13 @@ class EngineTooOld(UnfitEngine):
     """The engine lacks commands that Layby is built on."""
 
 
-class NotSupportedYet(UnfitEngine):
-    """The URL names a Redis of a kind that a later version may speak to."""
+class OneOfSeveral(UnfitEngine):
+    """The URL names a node of a cluster as if it were one Redis."""
 
 
 def check_url(url: str) -> None:
-    """Raises `NotSupportedYet` for Redis Cluster and Sentinel: the settings know their URLs, the rest does not yet."""
-    scheme = url.partition("://")[0]
-    if scheme in NOT_YET:
-        raise NotSupportedYet(f"{scheme}:// is not supported yet: name one Redis, as redis://host:port")
+    """Raises `WrongAddress` for a URL of Redis Cluster or Sentinel that cannot be read."""
+    parse(url)
 
 
 class RightsMissing(UnfitEngine):
@@ -74,23 +70,40 @@ class RightsMissing(UnfitEngine):
 
 
 async def check_engine(connection: Connection) -> None:
-    """Raises `UnfitEngine` and `StoreUnavailable`."""
+    """Check every engine that takes writes; of replicas, which may take over, only warn.
+
+    Raises `UnfitEngine` and `StoreUnavailable`.
+    """
+    await connection.find()
+    if not connection.changes:
+        await _check_alone(connection)
+    for node in list(connection.nodes):
+        await _check_one(node.name, connection.at(node))
+    for host in connection.topology.replicas:
+        name = f"the replica {spell(host)}"
+        try:
+            await _check_one(name, connection.at(connection.topology.named(host)))
+        except (UnfitEngine, StoreUnavailable, redis_errors.ResponseError) as error:
+            log.warning("%s should not take over: %s", name, error)
+
+
+async def _check_one(name: str, connection: Connection) -> None:
     try:
-        await _check_settings(connection)
-        await _check_rights(connection)
+        await _check_settings(name, connection)
+        await _check_rights(name, connection)
     except redis_errors.NoPermissionError as error:
         named = re.search(r"'([a-z|]+)' command", str(error))
-        raise _rights_missing(connection, str(error), [f"+{named[1]}"] if named else []) from None
+        raise _rights_missing(name, connection, str(error), [f"+{named[1]}"] if named else []) from None
 
 
-async def _check_rights(connection: Connection) -> None:
+async def _check_rights(name: str, connection: Connection) -> None:
     """Find out at the start, since a script that is refused half-way has written half; by a script, so that it is known
     that scripts can be loaded and run."""
     commands = [command for group in NEEDED.values() for command in group]
     refused: list[bytes] = await connection.run(ScriptCall(RIGHTS, [], commands))
     if refused:
         texts = [text.decode() for text in refused]
-        raise _rights_missing(connection, f"it may not run {texts[0]}", list(_mending(texts)))
+        raise _rights_missing(name, connection, f"it may not run {texts[0]}", list(_mending(texts)))
 
 
 def _mending(refused: list[str]) -> dict[str, None]:
@@ -102,24 +115,40 @@ def _mending(refused: list[str]) -> dict[str, None]:
     return rules
 
 
-def _rights_missing(connection: Connection, what: str, rules: list[str]) -> RightsMissing:
-    user = connection.client.connection_pool.connection_kwargs.get("username") or "default"
-    mend = shlex.join(["redis-cli", "ACL", "SETUSER", user, *rules])
-    return RightsMissing(f"Redis does not let user {user} do what Layby needs ({what}); run: {mend}")
+def _rights_missing(name: str, connection: Connection, what: str, rules: list[str]) -> RightsMissing:
+    known = connection.client.connection_pool.connection_kwargs
+    user = known.get("username") or "default"
+    where = () if name == ONLY else ("-h", str(known.get("host")), "-p", str(known.get("port")))
+    mend = shlex.join(["redis-cli", *where, "ACL", "SETUSER", user, *rules])
+    return RightsMissing(f"{name} does not let user {user} do what Layby needs ({what}); run: {mend}")
 
 
-async def _check_settings(connection: Connection) -> None:
+async def _check_settings(name: str, connection: Connection) -> None:
     version = await info(connection, "redis_version")
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST_REDIS:
-        raise EngineTooOld(f"the engine is Redis {version or 'of an unknown version'}; Layby needs 7.0 or newer")
+        raise EngineTooOld(f"{name} is version {version or 'unknown'}; Layby needs Redis 7.0 or newer")
     policy = (await config(connection, "maxmemory-policy")).get("maxmemory-policy", "")
     if not policy:
         policy = await info(connection, "maxmemory_policy")
-        log.warning("Redis forbids CONFIG; INFO gives maxmemory-policy as %s", policy or "unknown")
+        log.warning("%s forbids CONFIG; INFO gives maxmemory-policy as %s", name, policy or "unknown")
     if policy and policy != "noeviction":
         raise EvictingEngine(
-            f"Redis has maxmemory-policy {policy} and would evict events; run: redis-cli CONFIG SET maxmemory-policy"
-            + " noeviction"
+            f"{name} has maxmemory-policy {policy} and would evict events; run: redis-cli CONFIG SET"
+            + " maxmemory-policy noeviction"
+        )
+
+
+async def _check_alone(connection: Connection) -> None:
+    """A cluster of one node may be spoken to as one Redis; one of several serves but a part of the store."""
+    try:
+        if await info(connection, "cluster_enabled") != "1":
+            return
+        about: bytes = await connection.command("CLUSTER", "INFO")
+    except redis_errors.ResponseError:
+        return
+    if (found := re.search(rb"cluster_size:(\d+)", about)) and int(found[1]) > 1:
+        raise OneOfSeveral(
+            "this Redis is one node of a cluster; name some of its nodes: redis+cluster://host:port,host:port"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventstore.clock import EngineClock
+from eventstore.clock import Clocks
 from eventstore.dispatcher import Dispatcher
 from eventstore.domain.call import Call
 from eventstore.domain.commands import ExpireDue
@@ -18,9 +18,9 @@ PAGE_BYTES = 1024 * 1024
 class Log:
     """What is stored of a session, as of now."""
 
-    def __init__(self, reads: Dispatcher, clock: EngineClock, writer: Writer) -> None:
+    def __init__(self, reads: Dispatcher, clocks: Clocks, writer: Writer) -> None:
         self._reads: Dispatcher = reads
-        self._clock: EngineClock = clock
+        self._clocks: Clocks = clocks
         self._writer: Writer = writer
 
     async def page(self, keys: SessionKeys, start: int, limit: int, *, descending: bool = False) -> Page:
@@ -37,7 +37,7 @@ class Log:
         """The same as it stands, whether the session exists or not. Raises `StoreUnavailable`, also for a lost log."""
         reply = await self._reads.reply(read_call(keys, start, limit, PAGE_BYTES, descending=descending))
         page = decode_page(reply)
-        self._clock.observe(page.now)
+        self._clocks.of(keys.partition.number).observe(page.now)
         if limit and not page.lines and 1 <= page.first <= page.last_seq:
             raise lost(keys, page.first)
         return page
@@ -70,5 +70,5 @@ class Log:
 
     async def _read(self, keys: SessionKeys, names: list[str]) -> Loaded:
         loaded = decode_loaded(keys.session_id, await self._reads.reply(load_call(keys, names)), names)
-        self._clock.observe(loaded.now)
+        self._clocks.of(keys.partition.number).observe(loaded.now)
         return loaded

@@ -1,4 +1,8 @@
-"""Hears what other processes announce: one connection, whatever the number of tails."""
+"""Hears what other processes announce: one connection to each engine, whatever the number of tails.
+
+An announcement is made by the engine that serves the partition, and so are the expiries of its markers. When other
+engines serve it than before, the subscriptions follow.
+"""
 
 from __future__ import annotations
 
@@ -10,59 +14,106 @@ from typing import Any
 
 from redis import exceptions as redis_errors
 
+from eventstore.address import UnfitEngine
 from eventstore.connection import Connection
+from eventstore.domain.errors import StoreUnavailable
 from eventstore.hub import Hub
 from eventstore.keys import Keys, parse_marker
+from eventstore.node import Node
+from eventstore.tasks import end
 
 log = logging.getLogger("layby.subscriber")
 
 PING_EVERY_S = 5.0
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 _EXPIRED = "__keyevent@*__:expired"
+_BEGUN = ("ssubscribe", "psubscribe")
+_Share = tuple[frozenset[bytes], asyncio.Task[None]]
+"""The channels that are listened to at an engine."""
 
 
 class Subscriber:
-    """Subscribes to the commits of every partition and to markers that the engine lets expire."""
+    """Subscribes to the commits of every partition and to markers that the engines let expire."""
 
     def __init__(self, connection: Connection, keys: Keys, hub: Hub) -> None:
         self._connection: Connection = connection
         self._hub: Hub = hub
         self._channels: dict[bytes, int] = {p.wake.encode(): p.number for p in keys.all_partitions()}
+        self._shares: dict[Node, _Share] = {}
+        self._changed: asyncio.Event = asyncio.Event()
 
     async def run(self) -> None:
-        """Listen until cancelled, over every loss of the connection."""
+        """Listen until cancelled, over every loss of a connection, wherever the partitions are served."""
+        topology = self._connection.topology
+        topology.on_change.append(self._changed.set)
+        try:
+            await self._found()
+            while True:
+                self._changed.clear()
+                await self._share_out()
+                await self._changed.wait()
+        finally:
+            topology.on_change.remove(self._changed.set)
+            await end(*(task for _, task in self._shares.values()))
+
+    async def _found(self) -> None:
+        while True:
+            try:
+                return await self._connection.find()
+            except (StoreUnavailable, UnfitEngine):
+                await asyncio.sleep(LONGEST_PAUSE_S)
+
+    async def _share_out(self) -> None:
+        """Listen to each channel where it is announced; leave alone what has not changed."""
+        wanted = {
+            node: frozenset(share) for node, share in self._connection.shares(self._channels, bytes.decode).items()
+        }
+        over = [node for node, (share, _) in self._shares.items() if wanted.get(node) != share]
+        await end(*(self._shares.pop(node)[1] for node in over))
+        for node, share in wanted.items():
+            if node not in self._shares:
+                self._shares[node] = (share, asyncio.create_task(self._listen(node, share)))
+
+    async def _listen(self, node: Node, share: frozenset[bytes]) -> None:
+        """Listen to one engine until cancelled."""
         pause = SHORTEST_PAUSE_S
         while True:
             try:
-                async with aclosing(self._messages()) as messages:  # whatever ends this, its connection goes with it
+                async with aclosing(
+                    self._messages(node, share)
+                ) as messages:  # whatever ends it, its connection goes too
                     async for message in messages:
                         pause = SHORTEST_PAUSE_S
                         self._heard(message)
             except (redis_errors.RedisError, OSError) as error:
-                log.info("subscription lost (%s); trying again", type(error).__name__)
+                log.info("subscription lost (%s: %s); trying again", node.name, type(error).__name__)
+                self._connection.topology.doubt()
             except Exception:  # whatever it is, the process must not go deaf
                 log.exception("subscription failed; trying again")
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
-    async def _messages(self) -> AsyncGenerator[dict[str, Any], None]:
-        """What comes in. Raises once the connection is gone, or silent for too long."""
-        pubsub: Any = self._connection.client.pubsub()
+    async def _messages(self, node: Node, share: frozenset[bytes]) -> AsyncGenerator[dict[str, Any], None]:
+        """What comes in. Raises once the connection is gone, or silent too long, or a channel is elsewhere."""
+        pubsub: Any = node.client.pubsub()
         try:
-            await pubsub.ssubscribe(*self._channels)
             await pubsub.psubscribe(_EXPIRED)
-            self._hub.resync()  # what was committed before we listened was announced to nobody here
-            asked = False
+            for channel in share:  # one by one: on a cluster, those of one command must share a slot
+                await pubsub.ssubscribe(channel)
+            missing, asked = len(share) + 1, False
             while True:
                 message = await pubsub.get_message(timeout=PING_EVERY_S)
-                if message is not None:
-                    asked = False
-                    yield message
-                elif asked:
+                if message is None and asked:
                     raise redis_errors.TimeoutError("no answer to a ping")
-                else:
-                    asked = True
+                asked = message is None
+                if message is None:
                     await pubsub.ping()
+                elif message["type"] == "sunsubscribe":
+                    raise redis_errors.ConnectionError("a channel is announced elsewhere")
+                elif message["type"] not in _BEGUN:
+                    yield message
+                elif not (missing := missing - 1):
+                    self._hub.resync()  # what was committed before we listened was announced to nobody here
         finally:
             await pubsub.aclose()
 

@@ -13,16 +13,21 @@ import logging
 import math
 from collections import Counter
 from heapq import heappop, heappush
+from typing import Any
 
-from eventstore.clock import EngineClock
+from eventstore import scripts
+from eventstore.clock import Clocks, monotonic_ms
 from eventstore.connection import Connection
 from eventstore.domain.commands import ExpireDue
 from eventstore.domain.draft import SYSTEM
 from eventstore.domain.errors import LaybyError, Missing, SessionDeleted
-from eventstore.keys import Keys, split_member
+from eventstore.keys import Keys, PartitionKeys, split_member
+from eventstore.scripts import ScriptCall
 from eventstore.writer import Writer
 
 log = logging.getLogger("layby.sweeper")
+
+DUE = scripts.load("eventstore", "due", writes=False)
 
 SCAN_EVERY_S = 15.0
 SCAN_AHEAD_MS = 60_000
@@ -41,12 +46,13 @@ AT_ONCE = 64
 class Sweeper:
     """Expires calls and leases at their time, one session's at once."""
 
-    def __init__(self, connection: Connection, keys: Keys, clock: EngineClock, writer: Writer) -> None:
+    def __init__(self, connection: Connection, keys: Keys, clocks: Clocks, writer: Writer) -> None:
         self._connection: Connection = connection
         self._keys: Keys = keys
-        self._clock: EngineClock = clock
+        self._clocks: Clocks = clocks
         self._writer: Writer = writer
-        self._heap: list[tuple[int, str]] = []
+        # By our own clock, since each partition is judged by that of its engine: when, what is due then, whose.
+        self._heap: list[tuple[float, int, str]] = []
         self._due: dict[str, int] = {}
         self._wake: asyncio.Event = asyncio.Event()
         self._scan_at: float = 0.0
@@ -57,13 +63,21 @@ class Sweeper:
 
     def note(self, member: str, due: int | None) -> None:
         """A session's next deadline, ms; None if it has none any more, 0 to look at once."""
-        if due is None or (self._clock.known and due > self._clock.now() + SCAN_AHEAD_MS):
+        if due is None:
+            self._due.pop(member, None)
+            return
+        clock = self._clocks.of(self._keys.session(*split_member(member)).partition.number)
+        at = clock.here(due)
+        if clock.known and at > monotonic_ms() + SCAN_AHEAD_MS:
             self._due.pop(member, None)
         elif self._due.get(member) != due:
-            self._due[member] = due
-            heappush(self._heap, (due, member))
-            if self._heap[0][1] == member:
-                self._wake.set()
+            self._remember(member, due, at)
+
+    def _remember(self, member: str, due: int, at: float) -> None:
+        self._due[member] = due
+        heappush(self._heap, (at, due, member))
+        if self._heap[0][2] == member:
+            self._wake.set()
 
     def rescan(self) -> None:
         """Read the index again, soon."""
@@ -96,7 +110,7 @@ class Sweeper:
             await self._sleep()
 
     async def _scan(self) -> None:
-        """Read what is due soon from the index of every partition, and the engine's clock.
+        """Read what is due soon from the index of every partition, and the clocks.
 
         If there is more that is overdue than one scan reads, the next goes on at once, behind what was not to be swept.
         """
@@ -104,39 +118,48 @@ class Sweeper:
             self._overdue.clear()
             self._stuck.clear()
         self._scan_at = math.inf
-        partitions = self._keys.all_partitions()
-        seconds, micros = await self._connection.command("TIME")
-        now = int(seconds) * 1000 + int(micros) // 1000
-        self._clock.observe(now)
-        until = now + SCAN_AHEAD_MS
-        ranges = [
-            ("ZRANGEBYSCORE", p.deadlines, "-inf", until, "WITHSCORES", "LIMIT", self._stuck[p.number], SCAN_MEMBERS)
-            for p in partitions
+        partitions, covered, away = self._keys.all_partitions(), SCAN_EVERY_S * 1000, 0
+        calls = [
+            ScriptCall(DUE, [p.deadlines], [SCAN_AHEAD_MS, self._stuck[p.number], SCAN_MEMBERS]) for p in partitions
         ]
-        covered = now + int(SCAN_EVERY_S * 1000)
-        for partition, reply in zip(partitions, await self._connection.commands(ranges), strict=True):
-            found = [(name.decode(), int(float(score))) for name, score in zip(reply[::2], reply[1::2], strict=True)]
-            before = self._overdue.get(partition.number, set())
-            overdue = {member for member, due in found if due <= now}
-            for member, due in found:
-                if member not in before:
-                    self.note(member, due)
-            self._overdue[partition.number] = overdue
-            self._stuck[partition.number] += len(overdue & before)
-            if len(found) == SCAN_MEMBERS:  # what follows is due no earlier than the last of these
-                covered = min(covered, found[-1][1])
+        for partition, reply in zip(partitions, await self._connection.outcomes(calls), strict=True):
+            if isinstance(reply, LaybyError):  # its engine is away; that must not hold up the others
+                away += 1
+                if away == len(partitions):
+                    raise reply
+            elif isinstance(reply, Exception):
+                raise reply
+            else:
+                covered = min(covered, self._take_in(partition, reply))
         if self._scan_at == math.inf:  # else another was asked for meanwhile
-            self._goes_on = covered <= now
-            self._scan_at = asyncio.get_running_loop().time() + max(0, covered - now) / 1000
+            self._goes_on = covered <= 0
+            pause = LONGEST_SLEEP_S if away else max(0.0, covered) / 1000
+            self._scan_at = asyncio.get_running_loop().time() + pause
+
+    def _take_in(self, partition: PartitionKeys, reply: list[Any]) -> float:
+        """Note what a partition told; gives for how long, ms, all that falls due there is known."""
+        now, names, dues = int(reply[0]), reply[1::2], reply[2::2]
+        self._clocks.of(partition.number).observe(now)
+        found = [(name.decode(), int(float(due))) for name, due in zip(names, dues, strict=True)]
+        before = self._overdue.get(partition.number, set())
+        overdue = {member for member, due in found if due <= now}
+        for member, due in found:
+            if member not in before:
+                self.note(member, due)
+        self._overdue[partition.number] = overdue
+        self._stuck[partition.number] += len(overdue & before)
+        if len(found) == SCAN_MEMBERS:  # what follows is due no earlier than the last of these
+            return min(SCAN_EVERY_S * 1000, found[-1][1] - now)
+        return SCAN_EVERY_S * 1000
 
     def _is_due(self) -> bool:
-        return bool(self._heap) and self._heap[0][0] <= self._clock.now()
+        return bool(self._heap) and self._heap[0][0] <= monotonic_ms()
 
     def _take_due(self) -> list[str]:
         """Some of what is due."""
-        due, now = list[str](), self._clock.now()
+        due, now = list[str](), monotonic_ms()
         while self._heap and self._heap[0][0] <= now and len(due) < SLICE:
-            deadline, member = heappop(self._heap)
+            _, deadline, member = heappop(self._heap)
             if self._due.get(member) == deadline:
                 del self._due[member]
                 due.append(member)
@@ -152,14 +175,16 @@ class Sweeper:
                 return
             except LaybyError as error:  # this session's trouble must not hold up the others
                 log.info("sweep of %s put off: %s", member, error.detail)
-                due = self._clock.now() + TRY_AGAIN_MS
-        if member not in self._due:  # else it was announced meanwhile
+                if member not in self._due:  # else it was announced meanwhile
+                    self._remember(member, 0, monotonic_ms() + TRY_AGAIN_MS)
+                return
+        if member not in self._due:
             self.note(member, due)
 
     async def _sleep(self) -> None:
         wait = LONGEST_SLEEP_S
         if self._heap:
-            wait = min(wait, max(0.0, (self._heap[0][0] - self._clock.now()) / 1000))
+            wait = min(wait, max(0.0, (self._heap[0][0] - monotonic_ms()) / 1000))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait):  # wait_for can swallow a cancellation before Python 3.12
                 await self._wake.wait()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from eventstore.batch import Answer, Batch, Decider, Pending, Retry
-from eventstore.clock import EngineClock
+from eventstore.clock import Clocks
 from eventstore.dispatcher import Dispatcher
 from eventstore.domain.commands import Actor, Command
 from eventstore.domain.draft import MissingCalls, Policy
@@ -55,7 +55,7 @@ class Writer:
         reads: Dispatcher,
         commits: Dispatcher,
         keys: Keys,
-        clock: EngineClock,
+        clocks: Clocks,
         policy: Policy,
         *,
         feed_keep: int,
@@ -65,7 +65,7 @@ class Writer:
         self._reads: Dispatcher = reads
         self._commits: Dispatcher = commits
         self._keys: Keys = keys
-        self._clock: EngineClock = clock
+        self._clocks: Clocks = clocks
         self._decider: Decider = Decider(policy)
         self._feed_keep: int = feed_keep
         self._max_pending: int = max_pending
@@ -207,14 +207,15 @@ class Writer:
 
     async def _attempt(self, lane: Lane, pending: list[Pending]) -> bool:
         """Decide and commit once. True when those who were decided have their answers; else: again."""
-        if lane.head is None or not self._clock.known:
+        clock = self._clocks.of(lane.keys.partition.number)
+        if lane.head is None or not clock.known:
             await self._load(lane, pending, [])
             pending = [item for item in pending if not item.answer.done()]
             if not pending:
                 return True
         assert lane.head is not None
         try:
-            batch = self._decider.decide(lane.head, lane.calls, pending, self._clock.now())
+            batch = self._decider.decide(lane.head, lane.calls, pending, clock.now())
         except MissingCalls as missing:
             await self._load(lane, pending, missing.interrupt_ids)
             return False
@@ -233,7 +234,7 @@ class Writer:
         retries = {item.retry.field: item for item in pending if item.retry}
         reply = await self._reads.reply(load_call(lane.keys, names, list(retries)))
         loaded = decode_loaded(lane.keys.session_id, reply, names, list(retries))
-        self._clock.observe(loaded.now)
+        self._clocks.of(lane.keys.partition.number).observe(loaded.now)
         self._take_head(lane, loaded.head)
         lane.know(loaded.calls, loaded.sums)
         for item in pending:
@@ -246,10 +247,11 @@ class Writer:
         commit = batch.commit(lane.keys, lane.head, self._process, lane.sums)
         reply, reached = await self._commits.run(commit.script_call(self._feed_keep))
         word, now = reply[0].decode(), int(reply[1])
+        clock = self._clocks.of(lane.keys.partition.number)
         if word == "early":
-            self._clock.correct(now)
+            clock.correct(now)
         else:
-            self._clock.observe(now)
+            clock.observe(now)
         if word == "ok":
             lane.committed(commit)
             self._tell_entry(lane.keys, reply, commit.base.session.seq + 1, commit.session.seq)

@@ -113,7 +113,7 @@ class Rebuild:
     async def clear(self) -> None:
         """Delete the keys of generations that are neither served nor being built."""
         batch = list[bytes]()
-        async for key in self._connection.client.scan_iter(match="layby:{p*}:proj:*:*", count=PAGE):
+        async for key in self._connection.scan("layby:{p*}:proj:*:*", PAGE):
             batch.append(key)
             if len(batch) == PAGE:
                 await self._clear(batch)

@@ -121,7 +121,7 @@ def test_on_a_terminal_it_shows_a_bar(new_server: NewServer):
     [
         (lambda folder: ("--data-dir", folder / "none"), "there is no Layby data in"),
         (lambda _: ("--redis-url", f"redis://127.0.0.1:{free_port()}"), "Redis does not answer"),
-        (lambda _: ("--redis-url", "redis+cluster://127.0.0.1:7000"), "not supported yet"),
+        (lambda _: ("--redis-url", "redis+sentinel://127.0.0.1:7000"), "lacks the master's name"),
         (lambda _: ("--redis-url", "http://x"), "--redis-url is a URL Layby cannot use"),
     ],
 )

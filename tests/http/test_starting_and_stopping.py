@@ -42,9 +42,18 @@ def test_a_redis_that_is_not_there_is_one_line(tmp_path):
     assert "secret" not in refusal(tmp_path, redis_url="redis://:secret@127.0.0.1:1")
 
 
-@pytest.mark.parametrize("scheme", ["redis+cluster", "redis+sentinel"])
-def test_what_is_not_supported_yet_is_said(tmp_path, scheme):
-    assert "not supported yet" in refusal(tmp_path, redis_url=f"{scheme}://127.0.0.1:1/x")
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("redis+cluster://me:secret@127.0.0.1:1,127.0.0.1:2", "does not answer"),
+        ("redis+sentinel://me:secret@127.0.0.1:1/main", "does not answer"),
+        ("redis+sentinel://me:secret@127.0.0.1:1", "lacks the master's name"),
+        ("redis+cluster://me:secret@127.0.0.1:x", "a port in redis+cluster:// is no number"),
+    ],
+)
+def test_a_cluster_or_sentinel_that_cannot_be_used_is_one_line(tmp_path, url, words):
+    told = refusal(tmp_path, redis_url=url)
+    assert words in told and "secret" not in told
 
 
 def test_data_in_use_is_one_line(tmp_path, server):

@@ -13,7 +13,6 @@ from redis.exceptions import ResponseError
 from eventstore.connection import MAX_CONNECTIONS, RETRY_BUDGET_S, Connection
 from eventstore.domain.errors import LaybyError, Overloaded, StoreFull, StoreUnavailable
 from eventstore.eventstore import EventStore
-from eventstore.hub import Hub
 from eventstore.keys import Keys
 from eventstore.store import load_call
 from tests.integration.conftest import OpenStore
@@ -217,8 +216,9 @@ async def test_a_subscription_that_has_gone_silent_is_made_again(
     monkeypatch.setattr("eventstore.tail.POLL_S", 60.0)
     await until(lambda: store.clock.known)
     resyncs = list[None]()
-    monkeypatch.setattr(Hub, "resync", lambda _: resyncs.append(None))
-    await opened(proxy.url)
+    cut = await opened(proxy.url, start=False)
+    monkeypatch.setattr(cut.hub, "resync", lambda: resyncs.append(None))
+    cut.start()
     await until(lambda: resyncs)
     await asyncio.sleep(0.5)
     assert len(resyncs) == 1, "a quiet but healthy subscription was made anew"
@@ -241,7 +241,7 @@ async def test_an_engine_that_still_hangs_is_told_within_a_second(connection: Co
     assert time.monotonic() - began < 2
     proxy.flow()
     assert await connection.run(load_call(S1))
-    assert not connection._down
+    assert not connection.nodes[0].down
 
 
 async def test_connections_that_are_all_busy_are_no_outage(
@@ -252,7 +252,7 @@ async def test_connections_that_are_all_busy_are_no_outage(
     await asyncio.sleep(0.05)
     with pytest.raises(Overloaded):
         await connection.command("PING")
-    assert not connection._down
+    assert not connection.nodes[0].down
     assert "does not answer" not in caplog.text
     await asyncio.gather(*blocking)
     assert await connection.command("PING")

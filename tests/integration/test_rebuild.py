@@ -136,7 +136,7 @@ async def test_one_that_was_killed_leaves_the_old_models_and_the_next_one_cleans
     rebuilding = asyncio.create_task(Rebuild(slow, store.keys).all())
     await slow.reached.wait()
     await slow.close()
-    monkeypatch.setattr(slow, "_persist", _gone)  # a killed process lets go of no lock
+    monkeypatch.setattr(slow, "_answers", _gone)  # a killed process lets go of no lock
     rebuilding.cancel()
     with pytest.raises((asyncio.CancelledError, ConnectionError)):
         await rebuilding

@@ -386,7 +386,7 @@ async def sweep_index(store: EventStore, names: list[str], *stuck: str) -> tuple
     named = [(1_000_000 + n, store.session_keys(TENANT, name)) for n, name in enumerate(names)]
     await store.connection.commands([("ZADD", keys.partition.deadlines, due, keys.member) for due, keys in named])
     writer, most = CountingWriter(store, *stuck), list[int]()
-    sweeper = Sweeper(store.connection, store.keys, store.clock, writer)
+    sweeper = Sweeper(store.connection, store.keys, store.clocks, writer)
     scan, sleep, rested = sweeper._scan, sweeper._sleep, list[int]()
 
     async def measured() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.clock import EngineClock
+from eventstore.clock import Clocks, EngineClock
 
 NOON = 1_795_953_600_000
 
@@ -77,3 +77,22 @@ def test_it_is_never_ahead_of_answers_that_arrive_at_once(own: Monotonic) -> Non
         own.ms += step
         clock.observe(int(NOON + own.ms))
         assert clock.now() <= NOON + own.ms
+
+
+def test_it_tells_when_our_own_clock_will_show_a_time(own: Monotonic) -> None:
+    clock = EngineClock()
+    assert clock.here(NOON) == 0.0
+    clock.observe(NOON)
+    assert clock.here(NOON + 500) == own.ms + 500
+
+
+def test_partitions_share_the_clock_of_their_one_engine() -> None:
+    clocks = Clocks(3, shared=True)
+    clocks.of(0).observe(NOON)
+    assert clocks.of(2).known and clocks.store.known
+
+
+def test_where_engines_are_several_each_partition_goes_by_its_own() -> None:
+    clocks = Clocks(3, shared=False)
+    clocks.of(0).observe(NOON)
+    assert not clocks.of(2).known and not clocks.store.known
