@@ -25,12 +25,12 @@ from proofs.servers import Server, running
 SCENES = 50
 """In the full size. Each has sessions of its own."""
 QUICK = Plan(sessions=5, races=20, lives=10, events=1_000)
-FULL = Plan(sessions=8, races=25, lives=6, events=2_500)
+FULL = Plan(sessions=8, races=25, lives=3, events=2_500)
 PARTS = {
     "": QUICK,
     "appends": Plan(sessions=3, races=0, lives=0, events=600, publishers=4, creators=1),
-    "races": Plan(sessions=8, races=20, lives=0, events=50, at_once=8, creators=1),
-    "lives": Plan(sessions=5, races=0, lives=12, events=50, creators=1),
+    "races": Plan(sessions=8, races=12, lives=0, events=50, at_once=8, creators=1),
+    "lives": Plan(sessions=4, races=0, lives=10, events=50, creators=1),
 }
 """What a broken build is looked at with."""
 
@@ -55,7 +55,7 @@ async def _scenes(run: Run, stage: Stage) -> None:
     plan = run.pick(quick=QUICK, full=FULL, mutated=PARTS[run.option("part")])
     for number in range(scenes):
         await stage.play(f"scene-{number}", plan)
-        tally = stage.tally
+        tally = stage.judge.tally
         run.progress(
             f"scene {number + 1} of {scenes}: {tally.calls:,} calls, {tally.appended:,} events, as they should"
         )
@@ -63,19 +63,19 @@ async def _scenes(run: Run, stage: Stage) -> None:
 
 
 def _figures(run: Run, stage: Stage) -> None:
-    tally, exchange, aim = stage.tally, stage.exchange, stage.aim
+    tally, exchange, aim = stage.judge.tally, stage.exchange, stage.aim
+    races = f"{aim.decided + aim.expired:,} ({aim.decided:,} decided, {aim.expired:,} expired)"
     run.figure("requests", exchange.requests)
     run.figure("calls linearizable", tally.calls)
     run.figure("operations in their histories", tally.operations)
-    run.figure(
-        "races against a deadline", f"{aim.decided + aim.expired:,} ({aim.decided:,} decided, {aim.expired:,} expired)"
-    )
+    run.figure("races against a deadline", races)
+    run.figure("decisions under way as it passed", tally.at_the_deadline)
     run.figure("events acknowledged", f"{tally.appended:,} in {tally.appends:,} requests")
     run.figure("events in the logs", tally.logged)
-    run.figure("events to followers", tally.tailed)
+    run.figure("events to followers", tally.followed)
     run.figure("connections cut", exchange.cut)
     run.figure("outcomes that nobody knows", exchange.unknown)
-    run.figure("clock known to", f"{stage.clock.uncertainty_ns / 1e6:.2f} ms")
+    run.figure("engine's clock known to", f"{tally.uncertainty_ns / 1e6:.2f} ms")
 
 
 _FIRST_FREE = "local first, events = tonumber(head[2] or 0) + 1"

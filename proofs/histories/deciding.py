@@ -39,7 +39,7 @@ class Aim:
     expired: int = 0
 
     def learn(self, decided: bool) -> None:
-        wanted = self.ahead_ns / 1.15 if decided else self.ahead_ns * 1.15
+        wanted = self.ahead_ns / 1.25 if decided else self.ahead_ns * 1.25
         self.ahead_ns = int(min(max(wanted, NEAREST_NS), FURTHEST_NS))
         self.decided += decided
         self.expired += not decided

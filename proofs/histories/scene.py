@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from redis import Redis
 
-from proofs.histories import logs, publishing, tails
+from proofs.histories import publishing, tails
 from proofs.histories.deciding import Actors, Aim
 from proofs.histories.exchange import EngineClock, Exchange
-from proofs.histories.judging import call_faults
+from proofs.histories.judging import Judge
 from proofs.histories.witness import Witness
 from proofs.proof import Breach
 from proofs.servers import Server
 
-FEED_PAGE = 10_000
+PATIENCE_S = 60.0
+"""How long followers may take to see the end of a session that has ended: far longer than a lost wake-up costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,133 +35,98 @@ class Plan:
     """Races and lives that go on at the same time."""
 
 
-@dataclass(slots=True)
-class Tally:
-    """What all scenes came to."""
-
-    calls: int = 0
-    operations: int = 0
-    configurations: int = 0
-    appended: int = 0
-    appends: int = 0
-    logged: int = 0
-    tailed: int = 0
-
-
 class Stage:
     """What the scenes have in common."""
 
     def __init__(self, servers: Sequence[Server], engine: Redis, chance: random.Random) -> None:
         self.servers, self.engine, self.chance = servers, engine, chance
-        self.exchange, self.clock = Exchange(servers, chance), EngineClock(engine)
-        self.aim, self.tally = Aim(), Tally()
-        self._feeds: dict[str, str] = {}
+        self.exchange, self.judge = Exchange(servers, chance), Judge(engine)
+        self.aim = Aim()
 
     async def play(self, name: str, plan: Plan) -> None:
         """Raises `Breach` with the first fault that is found."""
-        witnesses = [Witness(f"{name}-{number}", self.exchange) for number in range(plan.sessions)]
-        self.clock.sample()
-        async with asyncio.TaskGroup() as group:
-            followed = [group.create_task(self._session(witness, plan)) for witness in witnesses]
-        self.clock.sample()
-        committed = self._committed()
-        for witness, task in zip(witnesses, followed, strict=True):
-            for fault in await self._faults(witness, task.result(), committed[witness.name]):
-                raise Breach(f"session {witness.name}: {fault}")
+        scene = [_Scene(self, Witness(f"{name}-{number}", self.exchange), plan) for number in range(plan.sessions)]
+        clock = EngineClock(self.engine)
+        async with asyncio.TaskGroup() as followers:
+            async with asyncio.TaskGroup() as group:
+                for one in scene:
+                    group.create_task(one.play(clock, followers))
+            clock.sample()
+            committed = self.judge.committed()
+            for one in scene:
+                lines = await one.log()
+                self.judge.log(one.witness, lines, committed[one.witness.name])
+                self.judge.calls(one.witness, clock)
+                self.judge.followers(one.witness, lines, await one.followed())
 
-    async def _session(self, witness: Witness, plan: Plan) -> list[list[bytes]]:
-        """Everything that happens in one session; what its followers got."""
-        await self._create(witness, plan.creators)
-        ending, done = asyncio.Event(), asyncio.Event()
-        servers = range(len(self.servers))
+
+class _Scene:
+    """One session of it."""
+
+    def __init__(self, stage: Stage, witness: Witness, plan: Plan) -> None:
+        self.stage, self.witness, self.plan = stage, witness, plan
+        self.exchange, self.chance = stage.exchange, stage.chance
+        self._followers: list[asyncio.Task[list[bytes]]] = []
+
+    async def play(self, clock: EngineClock, followers: asyncio.TaskGroup) -> None:
+        """Everything that happens in it."""
+        await self._create()
+        servers, name = self.stage.servers, self.witness.name
+        for at in range(len(servers)):
+            self._followers.append(followers.create_task(tails.follow(servers, at, name, self.chance)))
+        ending = asyncio.Event()
+        actors = Actors(self.witness, clock, self.chance, self.stage.aim)
         async with asyncio.TaskGroup() as group:
-            followers = [group.create_task(tails.follow(self.servers, at, witness.name, self.chance)) for at in servers]
-            group.create_task(publishing.glance(witness, self.chance, done))
-            actors = Actors(witness, self.clock, self.chance, self.aim)
-            last = [group.create_task(actors.linger(f"{witness.name}-last-{n}", ending)) for n in range(2)]
-            await self._acts(actors, plan)
-            done.set()
+            group.create_task(publishing.glance(self.witness, self.chance, ending))
+            for number in range(2):
+                group.create_task(actors.linger(f"{name}-last-{number}", ending))
+            await self._acts(actors)
             ending.set()
-            await witness.end(self.exchange.some_server())
-            await asyncio.gather(*last)
-        return [task.result() for task in followers]
+            await self.witness.end(self.exchange.some_server())
 
-    async def _create(self, witness: Witness, clients: int) -> None:
+    async def _create(self) -> None:
         """Some clients create the session at once: one did, and the others hear that it exists."""
-        body = {"session_id": witness.name, "agent": witness.name}
-        told = await asyncio.gather(
-            *(
-                self.exchange.request("POST", "/v1/sessions", body, server=at % len(self.servers))
-                for at in range(clients)
-            )
-        )
+        name, clients = self.witness.name, self.plan.creators
+        body, servers = {"session_id": name, "agent": name}, len(self.stage.servers)
+        tries = [self.exchange.request("POST", "/v1/sessions", body, server=at % servers) for at in range(clients)]
+        told = await asyncio.gather(*tries)
         words = sorted(one.answer.problem or "created" for one in told if one.answer)
         if len(words) == clients and words != ["created", *["session-exists"] * (clients - 1)]:
-            raise Breach(f"{clients} who created {witness.name} at once heard {words}")
+            raise Breach(f"{clients} who created {name} at once heard {words}")
 
-    async def _acts(self, actors: Actors, plan: Plan) -> None:
-        witness, room = actors.witness, asyncio.Semaphore(plan.at_once)
+    async def _acts(self, actors: Actors) -> None:
+        name, plan, room = self.witness.name, self.plan, asyncio.Semaphore(self.plan.at_once)
         ledger = publishing.Ledger(plan.events)
 
-        async def within(part: Any) -> None:
+        async def within(part: Callable[[str], Awaitable[None]], call: str) -> None:
             async with room:
-                await part
+                await part(call)
 
-        parts = [actors.race(f"{witness.name}-race-{number}") for number in range(plan.races)]
-        parts += [actors.live(f"{witness.name}-life-{number}") for number in range(plan.lives)]
+        parts = [(actors.race, f"{name}-race-{number}") for number in range(plan.races)]
+        parts += [(actors.live, f"{name}-life-{number}") for number in range(plan.lives)]
         self.chance.shuffle(parts)
         async with asyncio.TaskGroup() as group:
             for _ in range(plan.publishers):
-                group.create_task(publishing.publish(witness, ledger, self.chance))
-            for part in parts:
-                group.create_task(within(part))
-        self.tally.appended += ledger.acknowledged
-        self.tally.appends += ledger.requests
+                group.create_task(publishing.publish(self.witness, ledger, self.chance))
+            for part, call in parts:
+                group.create_task(within(part, call))
+        self.stage.judge.tally.appended += ledger.acknowledged
+        self.stage.judge.tally.appends += ledger.requests
 
-    async def _faults(self, witness: Witness, followed: list[list[bytes]], committed: dict[int, int]) -> list[str]:
-        lines = await self._log(witness.name)
-        self.tally.logged += len(lines)
-        self.tally.tailed += sum(map(len, followed))
-        if found := [fault for got in followed for fault in logs.follower_faults(lines, got)]:
-            return found
-        told = witness.told
-        for call in witness.calls.values():
-            told.deeds += call.deeds()
-            told.late[call.interrupt_id] = call.late()
-        found = list(logs.faults([json.loads(line) for line in lines], told, committed))
-        return found or list(self._call_faults(witness))
-
-    def _call_faults(self, witness: Witness) -> Iterator[str]:
-        for call in witness.calls.values():
-            if len(call.deadlines) > 1:
-                yield f"the deadline of {call.interrupt_id} moved: {sorted(call.deadlines)}"
-            operations = [*call.complete(self.clock), witness.ended]
-            self.tally.calls += 1
-            self.tally.operations += len(operations)
-            fault, looked_at = call_faults(call.interrupt_id, operations, call.register)
-            self.tally.configurations += looked_at
-            if fault:
-                yield fault
-
-    async def _log(self, session: str) -> list[bytes]:
-        lines, start = list[bytes](), "1"
+    async def log(self) -> list[bytes]:
+        """Its log, line by line."""
+        lines, start, name = list[bytes](), "1", self.witness.name
         while start:
-            outcome = await self.exchange.request("GET", f"/v1/sessions/{session}/events?from={start}&limit=10000")
+            outcome = await self.exchange.request("GET", f"/v1/sessions/{name}/events?from={start}&limit=10000")
             if outcome.answer is None or outcome.answer.status != 200:
-                raise Breach(f"the log of {session} from {start} on was answered {outcome.answer}")
+                raise Breach(f"the log of {name} from {start} on was answered {outcome.answer}")
             lines += outcome.answer.body.splitlines()
             start = outcome.answer.headers.get("layby-next-from", "")
         return lines
 
-    def _committed(self) -> defaultdict[str, dict[int, int]]:
-        """When each event since the last time was committed, by session and seq: the feeds of the store tell it, by
-        the engine's own clock (see docs/redis-layout.md)."""
-        found: defaultdict[str, dict[int, int]] = defaultdict(dict)
-        for key in self.engine.scan_iter("layby:*:feed"):
-            while page := self.engine.xrange(key, f"({self._feeds.get(key, '0')}", count=FEED_PAGE):
-                for entry, fields in page:
-                    if "f" in fields:
-                        times = dict.fromkeys(range(int(fields["f"]), int(fields["l"]) + 1), int(entry.split("-")[0]))
-                        found[fields["s"]] |= times
-                self._feeds[key] = page[-1][0]
-        return found
+    async def followed(self) -> list[list[bytes]]:
+        """What its followers got, up to its end."""
+        _, late = await asyncio.wait(self._followers, timeout=PATIENCE_S)
+        if late:
+            raise Breach(f"{self.witness.name} ended {PATIENCE_S:.0f} s ago, and {len(late)} followers wait still")
+        return [task.result() for task in self._followers]

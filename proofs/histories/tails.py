@@ -41,7 +41,7 @@ async def _stream(server: Server, session: str, start: int, chance: random.Rando
         writer.write(f"GET /v1/sessions/{session}/stream?from={start} HTTP/1.1\r\nHost: proof\r\n\r\n".encode())
         head = await reader.readuntil(b"\r\n\r\n")
         if not head.startswith(b"HTTP/1.1 200"):
-            raise Breach(f"a stream of {session} was answered {head!r}")
+            raise Breach(f"{session} was created, and its stream from {start} on is answered {head!r}")
         rest = b""
         while size := int(await reader.readline(), 16):
             *lines, rest = (rest + (await reader.readexactly(size + 2))[:-2]).split(b"\n")
