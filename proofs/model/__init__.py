@@ -1,0 +1,112 @@
+"""The service against a model in plain Python: whatever is asked of it, and in whatever order.
+
+Hypothesis chooses requests to a few sessions: events and turns and steps in both modes, several calls at once, every
+decision, claims, leases and deadlines that pass, messages with old tokens, duplicates, retries under a key, deletions,
+restarts and SIGKILL in between. After each request everything that can be read is compared with the model, which is
+written from the protocol and shares no code with the service: the events, the snapshot, points of its past, lists and
+inbox. At the end of each run of requests every point of every past is. The requests are the same over HTTP and in
+process. What differs is shrunk to the shortest run of requests that shows it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import replace
+
+from proofs.engines import Engine
+from proofs.model.drivers import Driver, InProcess, OverHttp
+from proofs.model.running import Size, examples
+from proofs.proof import Mutation, Patch, Proof, Run
+
+FULL_S = 180.0
+"""For each of the two ways."""
+
+
+def prove(run: Run) -> None:
+    wanted = run.option("driver")
+    if wanted != "http":
+        with Engine(run.folder / "engine") as engine:
+            size = Size(run.pick(quick=7, full=20, mutated=60), run.pick(quick=30, full=50, mutated=20), restarts=1)
+            _compare(run, "in process", InProcess(engine), size)
+    if wanted != "in process":
+        size = Size(
+            run.pick(quick=3, full=20, mutated=60), run.pick(quick=30, full=50), restarts=run.pick(quick=1, full=2)
+        )
+        _compare(run, "over HTTP", OverHttp(run.folder / "server"), size)
+
+
+def _compare(run: Run, how: str, driver: Driver, size: Size) -> None:
+    """One round of examples, or at full size as many as the time allows: each follows from the seed and its number."""
+    tally, rounds, began = Counter[str](), 0, time.monotonic()
+    size = replace(size, mostly=run.option("mostly"))
+    seconds = run.pick(quick=0.0, full=FULL_S)
+    try:
+        while not rounds or time.monotonic() - began < seconds:
+            rounds += 1
+            examples(driver, size, 1_000 * run.seed + rounds, tally, shrink=run.mutation is None)
+            run.progress(
+                f"{how}: {tally['steps']:,} requests, {tally['events']:,} events, {tally['points']:,} past points"
+            )
+    finally:
+        driver.close()
+    run.figure(f"{how}: requests", tally["steps"])
+    run.figure("refused", tally["refusals"])
+    run.figure("answers compared", tally["reads"])
+    run.figure("points of the past", tally["points"])
+    run.figure("restarts", driver.restarts)
+
+
+def _mutation(name: str, path: str, old: str, new: str, mostly: str) -> Mutation:
+    return Mutation(name, (Patch(path, old, new),), {"driver": "in process", "mostly": mostly})
+
+
+PROOF = Proof(
+    "model",
+    "Whatever is asked, over HTTP or in process: each answer, event, list and past point is as a plain model says.",
+    prove,
+    mutations=(
+        _mutation(
+            "failed-turn-keeps-its-calls",
+            "eventstore/domain/publishing.py",
+            'if event.type != "turn.completed":',
+            'if event.type == "turn.cancelled":',
+            "turn",
+        ),
+        _mutation(
+            "old-token-is-taken",
+            "eventstore/domain/decide.py",
+            "if command.continuation_token != session.token:",
+            "if not command.continuation_token:",
+            "message",
+        ),
+        _mutation(
+            "anybody's-decision-is-a-duplicate",
+            "eventstore/domain/deciding.py",
+            "        and _same_actor(call, by)\n",
+            "",
+            "turn,decide_what_waits,decide_again",
+        ),
+        _mutation(
+            "past-is-one-event-ahead",
+            "projections/snapshots.py",
+            "page.lines[: at - seq]",
+            "page.lines[: at - seq + 1]",
+            "publish",
+        ),
+        _mutation(
+            "key-is-not-bound-to-its-body",
+            "eventstore/lane.py",
+            'if item.retry and kept["fingerprint"] != item.retry.fingerprint:',
+            "if item.retry and not kept:",
+            "message,retry",
+        ),
+        _mutation(
+            "list-by-creation",
+            "projections/writes.py",
+            'writes.add("ZADD", key, session.time, session.session_id)',
+            'writes.add("ZADD", key, session.created_at, session.session_id)',
+            "publish",
+        ),
+    ),
+)
