@@ -100,5 +100,5 @@ PROOF = Proof(
             {"part": "mass"},
         ),
     ),
-    limit_s={"quick": 300.0, "full": 900.0},
+    limit_s={"quick": 300.0, "full": 1_800.0},
 )

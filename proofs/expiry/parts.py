@@ -11,12 +11,14 @@ from contextlib import asynccontextmanager
 
 from eventstore.domain import instants
 from proofs.client import Client
+from proofs.engines import Engine, eventually
 from proofs.expiry.scene import Scene, expect, follow, percentiles, rate_at_rest
 from proofs.servers import Server, running
 
 DUE_PER_S = 50
 BLOCK_MS = 1_000
-APPENDERS = 2
+APPENDERS = 4
+APPEND_EVERY_S = 0.04
 SLOWER_AT_MOST = 1.10
 ENOUGH_BLOCKS = 8
 QUIET_PER_S = 100
@@ -89,7 +91,7 @@ async def kill(scene: Scene) -> None:
     begin = await scene.ask("kill", _at_once(scene))
     await _reached(scene, begin + 300)
     await asyncio.to_thread(scene.engine.kill)
-    await asyncio.to_thread(scene.engine.start)
+    await asyncio.to_thread(_started, scene.engine)
     await _reached(scene, begin + 600)
     scene.server.kill("server")
     await _reached(scene, begin + 1_500)  # by now all are overdue, and the engine has forgotten their markers
@@ -98,6 +100,14 @@ async def kill(scene: Scene) -> None:
     await asyncio.to_thread(scene.server.start)
     await scene.until_swept(begin + 1_000, "after the kills")
     scene.run.figure("server started, and all swept, in", f"{time.monotonic() - began:.1f} s")
+
+
+def _started(engine: Engine) -> None:
+    """It has much to load."""
+    with contextlib.suppress(TimeoutError):
+        return engine.start()
+    eventually(engine.client.ping, "the engine has loaded its data", patience_s=300.0)
+    return None
 
 
 async def _reached(scene: Scene, at_ms: int) -> None:
@@ -128,7 +138,8 @@ async def _commits(server: Server) -> int:
 
 @asynccontextmanager
 async def _appending(scene: Scene) -> AsyncGenerator[list[tuple[float, float]]]:
-    """Append one event after another to sessions of their own. Gives when each was sent, and how long it took, ms."""
+    """Append to sessions of their own, at a pace that leaves the server room. Gives when each was sent, and how long it
+    took, ms."""
     took, stop = list[tuple[float, float]](), asyncio.Event()
 
     async def work(client: Client, path: str) -> None:
@@ -136,6 +147,7 @@ async def _appending(scene: Scene) -> AsyncGenerator[list[tuple[float, float]]]:
             began = time.time() * 1000
             expect(await client.request("POST", path, {"type": "note.taken"}), 201)
             took.append((began, time.time() * 1000 - began))
+            await asyncio.sleep(APPEND_EVERY_S)
 
     async def one() -> None:
         async with scene.server.client() as client:
