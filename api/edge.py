@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from itertools import count
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api import problems
 from api.metrics import Metrics
 from eventstore.domain.errors import InternalError, LaybyError
-from eventstore.domain.ids import random_id
+from eventstore.domain.ids import random_text
 
 log = logging.getLogger("layby.http")
 
@@ -25,11 +24,9 @@ class Edge:
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app: ASGIApp = app
         self._metrics: Metrics = metrics
-        self._process: str = random_id("")[:10]
-        self._numbers: count[int] = count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = _Exchange(scope, send, f"{self._process}-{next(self._numbers)}", self._metrics)
+        exchange = _Exchange(scope, send, random_text(80), self._metrics)
         self._metrics.in_flight.inc()
         try:
             await self._app(scope, receive, exchange.send)

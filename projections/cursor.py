@@ -1,4 +1,7 @@
-"""Where a page ended, as the opaque text that the next request sends back."""
+"""Where a page ended, as the opaque text that the next request sends back.
+
+It tells what the page before showed last, and nothing else, so it needs no seal.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _LARGEST = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """`kind` tells one list's cursors from another's; then the score and the member that were shown last."""
+    """`kind` tells one list's cursors, and one tenant's, from another's; then what was shown last."""
 
     kind: str
     score: int

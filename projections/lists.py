@@ -48,9 +48,9 @@ class Lists:
         def belongs(row: bytes) -> bool:
             return any(_CLASSES[kind] in row for kind in classes)
 
-        query = Query(indexes, "desc", limit, cursors.decode(cursor, "sessions"))
+        query = Query(indexes, "desc", limit, cursors.decode(cursor, f"sessions of {tenant}"))
         page, rows = await self._shown(query, place, belongs)
-        return b'{"sessions":[%b],"next_cursor":%b}' % (b",".join(rows), _following(page, "sessions"))
+        return b'{"sessions":[%b],"next_cursor":%b}' % (b",".join(rows), _following(page, f"sessions of {tenant}"))
 
     async def inbox(
         self,
@@ -75,9 +75,13 @@ class Lists:
             return call[call.index(b'"status":"') :].startswith(wanted)
 
         wanted = b'"status":"%b"' % status.encode()
-        query = Query(indexes, "asc", limit, cursors.decode(cursor, "inbox"))
+        query = Query(indexes, "asc", limit, cursors.decode(cursor, f"inbox of {tenant}"))
         page, shown = await self._shown(query, place, belongs)
-        return b'{"calls":[%b],"next_cursor":%b,"total":%d}' % (b",".join(shown), _following(page, "inbox"), page.total)
+        return b'{"calls":[%b],"next_cursor":%b,"total":%d}' % (
+            b",".join(shown),
+            _following(page, f"inbox of {tenant}"),
+            page.total,
+        )
 
     async def newest_authorization(self, tenant: str, interrupt_id: str) -> str | None:
         """The session whose authorization of this id is open and newest; else the newest of any state."""
@@ -104,7 +108,8 @@ class Lists:
 
     async def _documents(self, query: Query, place: Callable[[Entry], Place]) -> tuple[Page, Sequence[bytes | None]]:
         page = await self._pages.read(query)
-        return page, await self._pages.documents([place(entry) for entry in page.entries])
+        documents = await self._pages.documents([place(entry) for entry in page.entries])
+        return page.cut(len(documents)), documents
 
 
 def _classes(status: str | None, parked: bool | None) -> list[str]:

@@ -11,6 +11,7 @@ from api.openapi.paths_streams import stream_routes
 from api.openapi.paths_zhin import zhin_routes
 from api.openapi.routes import paths
 from api.openapi.schemas import schemas
+from eventstore.domain.access import SCOPES
 
 _DESCRIPTION = """\
 The durable session log and decision point for AI agents.
@@ -21,7 +22,9 @@ JSON, snake_case, UTF-8; times are RFC 3339 UTC with milliseconds. Unknown reque
 A path that is no route here answers 404 `not-found`, a method that a route does not have 405
 `method-not-allowed` with `Allow`. What each problem means is told at <https://layby.dev/problems/>.
 
-An open development server needs no key; keys come with a later version, and scopes with them.
+A request needs a key, `Authorization: Bearer <key>`, that has the scope of its route. It is judged before anything
+else, and belongs to a tenant: what other tenants have does not exist for it. Only a store that never had a key is
+open to everyone, on loopback alone.
 """
 
 _TAGS = {
@@ -60,5 +63,7 @@ def _bearer() -> Node:
     return {
         "type": "http",
         "scheme": "bearer",
-        "description": "An open development server needs no key; keys come with a later version.",
+        "description": "A key of `layby keys create`, with the scopes that are listed where it is needed: "
+        + ", ".join(f"`{scope}`" for scope in SCOPES)
+        + ". Not needed as long as the store never had a key.",
     }

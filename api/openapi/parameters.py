@@ -80,7 +80,7 @@ def _headers() -> dict[str, Node]:
     key = text(pattern="^[ -~]{1,200}$")
     retry = "For 24 hours the same key with the same body answers what the first request did."
     actor = text(minLength=1, maxLength=200)
-    person = "The person behind a console; `by` is then this name. Needs the scope `act_as`."
+    person = "The person behind a console: `by` is then this name, and `via` that of the key. Needs the scope `act_as`."
     version = text(pattern=ETAG_PATTERN, examples=['"7"'])
     resume = "Resumes after it. Beats the query."
     return {
@@ -103,7 +103,7 @@ def headers() -> dict[str, Node]:
         "Layby-Last-Seq": _said(integer(minimum=1), "The newest seq of the session."),
         "Layby-Next-From": _said(integer(minimum=1), "Where the next page begins; not there at the end."),
         "Retry-After": _said(integer(minimum=0), "Seconds."),
-        "WWW-Authenticate": _said(text(), "`Bearer`."),
+        "WWW-Authenticate": _said(text(examples=['Bearer realm="layby", error="invalid_token"']), "RFC 6750."),
         "x-zhin-session-id": _said(text(), "The session."),
     }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from api.openapi.build import Node, any_object, json_content, text
-from api.openapi.routes import ANY_KEY, Route, gives, reply
+from api.openapi.routes import Route, gives, reply
+from eventstore.domain.access import ANY
 
 TAG = "service"
 
@@ -22,12 +23,12 @@ def service_routes() -> list[Route]:
             "overloaded",
             "store-full",
         ),
-        _get("/metrics", "metrics", "Metrics for Prometheus", ANY_KEY, reply("Metrics.", metrics)),
+        _get("/metrics", "metrics", "Metrics for Prometheus", ANY, reply("Metrics.", metrics)),
         _get(
             "/openapi.json",
             "openapi",
             "This document",
-            ANY_KEY,
+            ANY,
             reply("OpenAPI 3.1.", json_content(any_object())),
         ),
     ]

@@ -26,9 +26,9 @@ def _health() -> Route:
         name="zhinHealth",
         summary="Whether the mount is there",
         tag=TAG,
-        scope="",
+        scope=None,
         problem_form=False,
-        answers={200: gives("ZhinHealth", "It is.")} | {401: _refusal(401, ()), 500: _refusal(500, ())},
+        answers={200: gives("ZhinHealth", "It is."), 500: _refusal(500, ())},
     )
 
 
@@ -123,5 +123,5 @@ def _refusals(codes: _Codes) -> dict[int, Node]:
 
 def _refusal(status: int, codes: tuple[str, ...]) -> Node:
     told = " or ".join(f"`{code}`" for code in codes)
-    headers = {401: ("WWW-Authenticate",), 503: ("Retry-After",)}.get(status, ())
+    headers = {401: ("WWW-Authenticate",), 403: ("WWW-Authenticate",), 503: ("Retry-After",)}.get(status, ())
     return gives("ZhinRefusal", f"Refused: {told}." if told else "Refused.", *headers)

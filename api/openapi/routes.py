@@ -13,8 +13,6 @@ from api.problems import MEDIA_TYPE, STATUS, WRONG_ADDRESS
 from eventstore.domain.errors import leaves
 
 WRONG_BODY = STATUS["invalid-request"]
-ANY_KEY = ""
-"""In place of a scope: any key will do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +75,7 @@ def _description(route: Route) -> str:
 
 
 def _security(scope: str | None) -> list[Node]:
-    """A key, or none at all: an open development server needs no key."""
+    """A key, or none at all: a store that never had one needs none."""
     return [] if scope is None else [{"bearer": [scope] if scope else []}, {}]
 
 
@@ -100,9 +98,9 @@ def _problems(route: Route) -> list[str]:
     if route.all_parameters or route.body:
         found.append("invalid-request")
     if route.scope is not None:
-        found += ["unauthorized", "store-unavailable", "overloaded"]
+        found += ["unauthorized", "missing-scope", "store-unavailable", "overloaded"]
     if route.scope:
-        found += ["missing-scope", "store-full"]
+        found.append("store-full")
     if "session_id" in route.path_parameters:
         found += ["session-not-found", "session-deleted"]
     if "interrupt_id" in route.path_parameters:
@@ -133,7 +131,7 @@ def _problem_reply(status: int, slugs: list[str]) -> Node:
     return reply(description, content, *_PROBLEM_HEADERS.get(status, ()))
 
 
-_PROBLEM_HEADERS = {401: ("WWW-Authenticate",), 503: ("Retry-After",)}
+_PROBLEM_HEADERS = {401: ("WWW-Authenticate",), 403: ("WWW-Authenticate",), 503: ("Retry-After",)}
 
 
 def paths(routes: Iterable[Route]) -> Node:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from api.openapi.build import Node, answer, integer, many, nullable, ref, text, time
 from api.problems import STATUS, TYPE_BASE, WRONG_ADDRESS
+from eventstore.domain.access import SCOPES
 from eventstore.domain.errors import LaybyError, leaves
 
 
@@ -59,6 +60,7 @@ def _members() -> dict[str, dict[str, Node]]:
     errors = many(ref("FieldError"))
     call = ref("Call")
     return {
+        "missing-scope": {"scope": text("The scope that is needed.", enum=list(SCOPES))},
         "reserved-type": {"index": index},
         "result-already-recorded": {"call": call},
         "invalid-request": {"errors": errors},

@@ -97,6 +97,12 @@ class Api(httpx.Client):
 
 
 @pytest.fixture(scope="session")
+def server_class() -> type[Server]:
+    """For fixtures that live longer than a test."""
+    return Server
+
+
+@pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     started = Server(tmp_path_factory.mktemp("http") / "data")
     yield started

@@ -25,11 +25,10 @@ def refusal(tmp_path, **settings):
     return done.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_an_open_server_stays_on_loopback(tmp_path, host):
     line = refusal(tmp_path, host=host)
-    assert line.startswith("layby: ") and "loopback" in line
-    assert not (tmp_path / "data").exists()
+    assert line.startswith("layby: ") and "loopback" in line and "layby keys create" in line
 
 
 def test_a_port_in_use_is_named(tmp_path, server):
