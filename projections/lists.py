@@ -108,8 +108,7 @@ class Lists:
 
     async def _documents(self, query: Query, place: Callable[[Entry], Place]) -> tuple[Page, Sequence[bytes | None]]:
         page = await self._pages.read(query)
-        documents = await self._pages.documents([place(entry) for entry in page.entries])
-        return page.cut(len(documents)), documents
+        return page, await self._pages.documents([place(entry) for entry in page.entries])
 
 
 def _classes(status: str | None, parked: bool | None) -> list[str]:
