@@ -107,7 +107,9 @@ class Snapshots:
         last_seq, (view, steps, calls_) = await self._reader.read(keys, call)
         stored = _decode(session_id, view, steps, calls_)
         while stored.view.seq < last_seq:
-            page = await self._store.page(tenant, session_id, stored.view.seq + 1, PAGE_LINES)
+            # no further than the head that was read: what was appended since may end within a commit
+            lines = min(PAGE_LINES, last_seq - stored.view.seq)
+            page = await self._store.page(tenant, session_id, stored.view.seq + 1, lines)
             if not page.lines:
                 raise StoreUnavailable("the store has just lost a part of this session; try again")
             _fold(keys, stored, page.lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -13,6 +14,8 @@ from eventstore.domain.errors import InternalError, InvalidRequest, NoSuchPoint,
 from eventstore.domain.instants import parse
 from eventstore.eventstore import EventStore
 from eventstore.keys import SessionKeys
+from eventstore.store import Page
+from projections import snapshots
 from projections.read_models import ReadModels
 from projections.rebuild import Rebuild
 from tests.integration import models as stored_models
@@ -148,6 +151,24 @@ async def test_a_snapshot_lets_what_is_overdue_expire_first(opened: OpenStore):
     assert (await snapshot(models))["calls"][0]["status"] == "EXPIRED"
     steps = json.loads(await models.calls(TENANT, "s1", 10, None))
     assert steps["calls"][0]["status"] == "EXPIRED"
+
+
+async def test_a_snapshot_never_ends_within_a_commit(
+    store: EventStore, models: ReadModels, monkeypatch: pytest.MonkeyPatch
+):
+    """Not even if the commit comes between the head and the log, and is larger than what is read at once."""
+    await create(store)
+    page, late = store.page, [[note(number) for number in range(10)]]
+
+    async def after_a_commit(*place: Any, **how: Any) -> Page:
+        if late:
+            await send(store, *late.pop())
+        return await page(*place, **how)
+
+    monkeypatch.setattr(snapshots, "PAGE_LINES", 4)
+    monkeypatch.setattr(store, "page", after_a_commit)
+    assert (await snapshot(models, "s1"))["seq"] == 1
+    assert (await snapshot(models, "s1"))["seq"] == 11
 
 
 async def test_a_renewed_lease_is_no_event_and_leaves_the_snapshot_as_it_is(store: EventStore, models: ReadModels):
