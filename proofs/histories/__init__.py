@@ -23,9 +23,9 @@ from proofs.proof import Mutation, Patch, Proof, Run
 from proofs.servers import Server, running
 
 SCENES = 50
-"""In the full size. Each has sessions of its own."""
+"""In the full size: 10,000 races and 1,000,000 events in all. Each has sessions of its own."""
 QUICK = Plan(sessions=5, races=20, lives=10, events=1_000)
-FULL = Plan(sessions=8, races=25, lives=3, events=2_500)
+FULL = Plan(sessions=8, races=25, lives=2, events=2_500)
 PARTS = {
     "": QUICK,
     "appends": Plan(sessions=3, races=0, lives=0, events=600, publishers=4, creators=1),

@@ -58,7 +58,7 @@ class Actors:
         """Decisions on every server, aimed at the deadline; then all hear for ever what it came to."""
         call = self.call(interrupt_id)
         await self.ask(call, {"n": 0}, expires_in_ms=self.chance.randint(300, 600))
-        await self.witness.look(call, "call", server=self.chance.randrange(2))
+        await self.witness.look(call, "call", server=self.witness.exchange.some_server())
         if not call.deadlines:
             return
         deadline, ahead = self.clock.between(call.deadline_ms)[0], self.aim.ahead_ns
@@ -68,9 +68,10 @@ class Actors:
             self._look_at(call, deadline + int(ahead * self.chance.uniform(-1, 1))),
         )
         self.aim.learn(any(one is not None and one.word == "applied" for one in said))
-        await self.decide(call, self.chance.choice(PEOPLE))
-        for server in range(len(self.witness.exchange.servers)):
-            await self.witness.look(call, self.chance.choice(PAGES[:4]), server=server)
+        servers = len(self.witness.exchange.servers)
+        at = self.chance.randrange(servers)
+        await self.decide(call, self.chance.choice(PEOPLE), server=at)
+        await self.witness.look(call, self.chance.choice(PAGES[:4]), server=(at + 1) % servers)
 
     async def _decide_at(self, call: History, who: str, number: int, moment: int) -> Heard | None:
         await _until(moment)

@@ -14,8 +14,8 @@ from proofs.histories.logs import MARKED, Append
 from proofs.histories.witness import Witness
 from proofs.proof import Breach
 
-SIZES = ((0.50, (1, 1)), (0.35, (2, 20)), (0.15, (21, 200)))
-"""How many events a request has: half of them one, a third a few, the rest many. 21 on average."""
+SIZES = ((0.40, (1, 1)), (0.35, (2, 20)), (0.25, (21, 200)))
+"""How many events a request has: of a hundred requests 40 one, 35 up to 20, and 25 up to 200; 32 on average."""
 MANNERS = ("plain",) * 78 + ("repeat",) * 8 + ("leave",) * 3 + ("version",) * 7 + ("reserved",) * 2 + ("order",) * 2
 """In a hundred requests: the connection is cut and the request repeated, or left; a version is demanded; the batch
 holds what a publisher may not send, or what may not come now."""
@@ -103,7 +103,7 @@ async def glance(witness: Witness, chance: random.Random, until: asyncio.Event) 
         outcome = await witness.exchange.request("GET", page, headers={"Accept": "application/json"})
         if outcome.answer is not None:
             witness.saw(outcome, _good(outcome.answer)["last_seq"])
-        await asyncio.sleep(chance.uniform(0.02, 0.1))
+        await asyncio.sleep(chance.uniform(0.05, 0.25))
 
 
 def _good(answer: Answer) -> dict[str, Any]:
