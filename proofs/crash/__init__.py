@@ -105,5 +105,4 @@ PROOF = Proof(
     " whichever moment, and wherever the append-only file ends.",
     prove,
     mutations=MUTATIONS,
-    limit_s={"quick": 120.0, "full": 1200.0},
 )

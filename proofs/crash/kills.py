@@ -128,7 +128,7 @@ class Kills:
         assert server
         if kill.victims != "engine" and kill.point and kill.point.by != "rebuild":
             await asyncio.to_thread(server.wait, 10)
-        if kill.victims != "server" and engine and engine.process:
+        if kill.victims in ("engine", "both") and engine and engine.process:
             await asyncio.to_thread(engine.process.wait, 10)
 
     @staticmethod

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from eventstore.eventstore import EventStore, open_store
 from eventstore.keys import Keys
 from eventstore.settings import Settings
-from tests.integration.proxy import Proxy
+from proofs.proxy import Proxy
 from tests.scripts import leaks
 from tests.scripts.engines import HeldEngine, held_engine
 

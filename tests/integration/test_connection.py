@@ -15,8 +15,8 @@ from eventstore.domain.errors import LaybyError, Overloaded, StoreFull, StoreUna
 from eventstore.eventstore import EventStore
 from eventstore.keys import Keys
 from eventstore.store import load_call
+from proofs.proxy import Proxy
 from tests.integration.conftest import OpenStore
-from tests.integration.proxy import Proxy
 from tests.integration.stores import TENANT, count, create, key, note, send, texts, until
 from tests.scripts.engines import HeldEngine
 from tests.unit.domain.given import ask

@@ -20,8 +20,8 @@ from eventstore.domain.errors import (
     StoreUnavailable,
 )
 from eventstore.eventstore import EventStore
+from proofs.proxy import Proxy
 from tests.integration.conftest import OpenStore
-from tests.integration.proxy import Proxy
 from tests.integration.stores import TENANT, count, create, note, send, stored, texts, types, until
 from tests.unit.domain.given import AGENT, ANNA, approve, ask, event, publish, reject, turn
 
