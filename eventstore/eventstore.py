@@ -59,7 +59,8 @@ class EventStore:
         self.anchors: Anchors = Anchors(self.reads, keys)
         self.log: Log = Log(self.reads, self.clocks, self.writer)
         self._tails: Tails = Tails(self.log, self.hub)
-        self.watch: Watch = Watch(connection, keys, {"partitions": keys.partitions, "cursor_secret": cursor_secret.hex()})
+        constants: dict[str, str | int] = {"partitions": keys.partitions, "cursor_secret": cursor_secret.hex()}
+        self.watch: Watch = Watch(connection, keys, constants)
         self._sweeper: Sweeper = Sweeper(connection, keys, self.clocks, self.writer)
         self._tasks: list[asyncio.Task[None]] = []
         self.writer.on_commit.append(self.hub.committed)
