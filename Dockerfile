@@ -13,4 +13,5 @@ RUN useradd --uid 10001 --no-create-home layby && install -d -o layby -m 0700 /v
 ENV LAYBY_DATA_DIR=/var/lib/layby
 USER layby
 STOPSIGNAL SIGTERM
-CMD ["layby", "serve"]
+ENTRYPOINT ["layby"]
+CMD ["serve"]

@@ -38,13 +38,12 @@ def test_only_this_machine_gets_in(compose: dict[str, Any]) -> None:
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
-def test_the_door_leads_to_the_loopback_that_layby_listens_on(compose: dict[str, Any]) -> None:
-    services = compose["services"]
-    assert services["layby"]["network_mode"] == "service:door"
-    listen, target = services["door"]["command"]
-    outer = listen.removeprefix("TCP-LISTEN:").split(",")[0]
-    assert services["door"]["ports"] == [f"127.0.0.1:8700:{outer}"]
-    assert target == "TCP:127.0.0.1:8700"
+def test_the_port_leads_to_an_address_that_only_a_store_with_keys_opens(compose: dict[str, Any]) -> None:
+    layby = compose["services"]["layby"]
+    assert layby["environment"]["LAYBY_HOST"] == "0.0.0.0"
+    assert layby["ports"] == ["127.0.0.1:8700:8700"]
+    told = (ROOT / "compose.yaml").read_text() + (ROOT / "README.md").read_text()
+    assert told.count("docker compose run --rm --build layby keys create --name me --scopes ") == 2
 
 
 def test_the_image_is_built_from_files_that_the_context_holds() -> None:
