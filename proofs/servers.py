@@ -67,7 +67,9 @@ class Server:
 
     @property
     def engine_url(self) -> str:
-        """Of its private engine, as redis-py takes it."""
+        """Of the engine that it uses, its private one by default, as redis-py takes it."""
+        if given := self.environment["LAYBY_REDIS_URL"]:
+            return given
         address = (self.data_dir / "engine.address").read_text().strip()
         return address if "://" in address else f"unix://{address}"
 

@@ -13,7 +13,7 @@ import time
 
 from proofs.doors import strangers
 from proofs.doors.broken import MUTATIONS
-from proofs.doors.keyholders import ALL, TENANTS, Held, Keys, ask
+from proofs.doors.keyholders import ALL, NEWCOMER, TENANTS, Held, Keys, ask
 from proofs.doors.routes import ANY, NONE, ROUTES, SCOPES
 from proofs.engines import Engine
 from proofs.proof import Proof, Run
@@ -30,8 +30,8 @@ async def prove(run: Run) -> None:
 
 async def _prove(run: Run, servers: list[Server], keys: Keys) -> None:
     await _the_first_key_shuts_the_door(run, servers, keys)
-    for tenant in TENANTS:
-        await keys.make_all(tenant)
+    await keys.make_all((*TENANTS, NEWCOMER))
+    await _until_let_in(run, servers, keys)
     names = {tenant: await _waiting_session(run, servers[0], keys, tenant) for tenant in TENANTS}
     await _every_route_is_known(run, servers[0], keys)
     await _every_route_every_key(run, servers, keys, names)
@@ -68,6 +68,16 @@ async def _until_refused(run: Run, servers: list[Server], authorization: str) ->
         run.check(time.monotonic() < give_up, "after 30 s a server still lets in whom it must not")
         await asyncio.sleep(0.05)
     return list(at.values())
+
+
+async def _until_let_in(run: Run, servers: list[Server], keys: Keys) -> None:
+    """Every server has heard of the newest key, and so of all before it."""
+    give_up = time.monotonic() + 30
+    for server in servers:
+        newest = f"Bearer {keys.texts[TENANTS[-1], 'read']}"
+        while (await ask(server.port, "GET", "/v1/sessions", None, newest)).status != 200:
+            run.check(time.monotonic() < give_up, "30 s after a key was made it opens nothing")
+            await asyncio.sleep(0.05)
 
 
 async def _waiting_session(run: Run, server: Server, keys: Keys, tenant: str) -> dict[str, str]:

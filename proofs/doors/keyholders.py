@@ -1,4 +1,4 @@
-"""Keys of every kind, made by the command line as an operator makes them."""
+"""Keys of every kind: some made by the command line, as an operator makes them, the many straight in the store."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import asyncio
 import json
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from eventstore.connection import Connection
+from eventstore.keyring import Keyring
 from proofs.client import LINE_LIMIT, Answer, Client
 from proofs.doors.routes import SCOPES
 from proofs.servers import Server
 
 TENANTS = ("acme", "bolt")
-A_SECOND_IN_DAYS = f"{1 / 86_400:.8f}"
+NEWCOMER = "cork"
+"""A tenant that has nothing yet."""
 ALL = ",".join(SCOPES)
 
 
@@ -38,14 +42,18 @@ class Keys:
         if done.returncode:
             raise RuntimeError(done.stdout + done.stderr)
 
-    async def make_all(self, tenant: str) -> None:
-        """One key of every scope, one of all, one that is revoked and one that has expired."""
-        wanted = [("all", ALL), *((scope, scope) for scope in SCOPES), ("revoked", ALL)]
-        await asyncio.gather(
-            *(self.make(tenant, name, scopes) for name, scopes in wanted),
-            self.make(tenant, "expired", ALL, "--expires-in-days", A_SECOND_IN_DAYS),
-        )
-        await self.revoke(tenant, "revoked")
+    async def make_all(self, tenants: Sequence[str]) -> None:
+        """For each tenant one key of every scope, one of all, one that is revoked and one that has expired."""
+        connection = Connection(self.server.environment["LAYBY_REDIS_URL"])
+        try:
+            keyring = Keyring(connection)
+            for tenant in tenants:
+                for name, scopes in (("all", SCOPES), *((scope, (scope,)) for scope in SCOPES), ("revoked", SCOPES)):
+                    _, self.texts[tenant, name] = await keyring.create(name, scopes, tenant)
+                await keyring.revoke("revoked", tenant)
+                _, self.texts[tenant, "expired"] = await keyring.create("expired", SCOPES, tenant, 1)
+        finally:
+            await connection.close()
 
     def credentials(self, tenant: str) -> dict[str, str]:
         """Authorization headers that must open nothing, by what they are."""
@@ -95,7 +103,8 @@ class Held:
 
     async def run(self) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=LINE_LIMIT)
-        head = f"GET {self.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {self.key}\r\n\r\n"
+        head = f"GET {self.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {self.key}\r\n"
+        head += "Connection: close\r\n\r\n"
         writer.write(head.encode())
         if "wait_ms" not in self.path:
             await reader.readuntil(b"\r\n\r\n")
