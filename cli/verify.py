@@ -61,7 +61,7 @@ class Tally:
         known = [one for one in loss.sessions if one.tenant == tenant]
         _tell(
             f"partition {loss.partition} has lost acknowledged events, {since}; noticed at"
-            f" {instants.text(loss.noticed)}. Sessions known to be hit: {len(loss.sessions)}, of this tenant {len(known)}"
+            f" {instants.text(loss.noticed)}; sessions known to be hit: {len(loss.sessions)}, of {tenant}: {len(known)}"
         )
         for one in known:
             what = f"events, at least {one.common + 1} to {one.acknowledged}" if one.acknowledged else "its deletion"

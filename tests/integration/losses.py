@@ -14,7 +14,7 @@ from tests.scripts.engines import free_port
 
 
 class Losing:
-    """An engine at `url`. What it has when `keep` is called survives `lose`; what it acknowledges after that does not."""
+    """An engine at `url`. What it has when `keep` is called survives `lose`; what it acknowledges later does not."""
 
     url: str
 
@@ -52,7 +52,8 @@ class Switch:
         try:
             up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._target, limit=1 << 20)
         except OSError:
-            return writer.close()
+            writer.close()
+            return
         self._links |= {writer, up_writer}
         await asyncio.gather(self._pour(reader, up_writer), self._pour(up_reader, writer))
         self._links -= {writer, up_writer}
@@ -90,7 +91,7 @@ class Failover(Losing):
 
 
 class OldCopy(Losing):
-    """An engine that is started again with the files that it had before: a backup, or a disk that never got the rest."""
+    """An engine that is started again with the files that it had before: a backup, or a disk that lacks the rest."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
