@@ -64,7 +64,8 @@ class Engine:
 
     def __init__(self, folder: Path, *, binary: str | Path | None = None, **options: object) -> None:
         """`binary` is a Valkey, or another server such as /usr/bin/redis-server; `options` are lines of its
-        configuration, with `_` for `-` (of more than one word as a tuple). Without any it keeps an append-only file that is synced always."""
+        configuration, with `_` for `-` (of more than one word as a tuple). Without any it keeps an append-only file
+        that is synced always."""
         self.folder: Path = folder
         self.port: int = free_port()
         self.binary: Path = Path(binary or find_binary())
@@ -265,6 +266,14 @@ class Cluster:
 
         return eventually(other, f"a replica takes slot {slot} over")
 
+    def replica_of(self, primary: Engine) -> Engine:
+        """A replica that lives, as things are now. Raises LookupError."""
+        wanted, view = self.id_of(primary), self._view(primary)
+        for node in self.nodes:
+            if node.alive and view.get(node.port, {}).get("master_id") == wanted:
+                return node
+        raise LookupError(f"node {primary.port} has no replica that lives")
+
     def promote(self, replica: Engine) -> None:
         """A planned failover: the replica takes over from its primary without losing a write."""
 
@@ -275,6 +284,16 @@ class Cluster:
             return _is_primary(replica)
 
         eventually(asked, f"node {replica.port} becomes a primary")
+
+    def take_over(self, replica: Engine) -> None:
+        """A replica takes its primary's slots, whatever it lacks, and without asking the others."""
+
+        def asked() -> bool:
+            if not _is_primary(replica):
+                replica.client.execute_command("CLUSTER FAILOVER TAKEOVER")
+            return _is_primary(replica)
+
+        eventually(asked, f"node {replica.port} takes over")
 
     def close(self) -> None:
         for node in self.nodes:
@@ -352,6 +371,11 @@ class Sentinels:
             return found if found is not from_ and _is_primary(found) else None
 
         return eventually(other, "a replica becomes the master")
+
+    def bring_back(self, engine: Engine) -> None:
+        """Start a killed master again, and wait until the Sentinels have made a replica of it that is in step."""
+        engine.start()
+        eventually(lambda: _is_linked(engine), "the old master becomes a replica", 2 * PATIENCE_S)
 
     def close(self) -> None:
         for one in (*self.sentinels, *self.engines):
