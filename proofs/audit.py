@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from redis.asyncio import Redis
 
@@ -27,7 +27,38 @@ TENANT = "default"
 ASKED_AGAIN = 4
 """Of each session so many of the newest requests are sent once more."""
 LISTED = 1_000
-_T = TypeVar("_T")
+
+
+def misfits(journal: Journal, log: list[Event]) -> Iterator[str]:
+    """Where the log of a session is not what its client was told, or cannot be at all."""
+    seqs = [event["seq"] for event in log]
+    if seqs != list(range(1, len(log) + 1)):
+        yield f"the log is not dense: {_breaks(seqs)}"
+    stored = [(event["data"]["n"], event["seq"]) for event in log if event["type"] == "note.taken"]
+    if twice := [number for number, count in Counter(number for number, _ in stored).items() if count > 1]:
+        yield f"notes {twice} stand more than once: {stored}"
+    if lost := dict(journal.notes.items() - set(stored)):
+        yield f"acknowledged (note: seq), but not stored there: {lost}"
+    if more := dict(set(stored) - journal.notes.items()):
+        yield f"stored (note: seq), though nobody was told so: {more}"
+    for name, call in journal.calls.items():
+        yield from _misfits_of_call(name, call, [event for event in log if event["data"].get("interrupt_id") == name])
+
+
+def _misfits_of_call(name: str, call: dict[str, Any], events: list[Event]) -> Iterator[str]:
+    count = Counter(event["type"] for event in events)
+    seqs = {event["type"]: event["seq"] for event in events}
+    told = f"call {name}, {call}: its log has {dict(count)} at {seqs}"
+    if count["input.requested"] != 1:
+        yield f"not asked once: {told}"
+    if count["input.completed"] + count["input.expired"] > 1:
+        yield f"more than one outcome: {told}"
+    if seqs.get("input.completed") != call.get("decided"):
+        yield f"decided elsewhere: {told}"
+    if count["action.claimed"] != call.get("attempt", 0):
+        yield f"claimed otherwise: {told}"
+    if seqs.get("action.result") != call.get("result") or count["action.result"] > 1:
+        yield f"another result: {told}"
 
 
 class Audit:
@@ -79,37 +110,10 @@ class Audit:
     async def _is_told(self, journal: Journal) -> None:
         """Each acknowledged effect stands once, where the answer said; each request hears its first answer again."""
         log = await page_through(self._client, journal.session_id)
-        self._dense(journal, log)
-        self._once(journal, log)
-        self._calls(journal, log)
+        wrong = next(misfits(journal, log), "")
+        self._check(not wrong, f"{journal.session_id}: {wrong}")
         for done in journal.done[-ASKED_AGAIN:]:
             await self.answers_again(done)
-
-    def _dense(self, journal: Journal, log: list[Event]) -> None:
-        seqs = [event["seq"] for event in log]
-        self._check(seqs == list(range(1, len(log) + 1)), f"{journal.session_id}: not dense: {_breaks(seqs)}")
-
-    def _once(self, journal: Journal, log: list[Event]) -> None:
-        stored = [(event["data"]["n"], event["seq"]) for event in log if event["type"] == "note.taken"]
-        twice = [number for number, count in Counter(number for number, _ in stored).items() if count > 1]
-        self._check(not twice, f"{journal.session_id}: notes {twice} stand more than once: {stored}")
-        lost = dict(journal.notes.items() - set(stored))
-        self._check(not lost, f"{journal.session_id}: acknowledged (note: seq) but not stored there: {lost}")
-        more = dict(set(stored) - journal.notes.items())
-        self._check(not more, f"{journal.session_id}: stored (note: seq) though nobody was told so: {more}")
-
-    def _calls(self, journal: Journal, log: list[Event]) -> None:
-        for name, call in journal.calls.items():
-            of_call = [event for event in log if event["data"].get("interrupt_id") == name]
-            count = Counter(event["type"] for event in of_call)
-            seqs = {event["type"]: event["seq"] for event in of_call}
-            told = f"{journal.session_id} call {name}, {call}: its log has {dict(count)} at {seqs}"
-            self._check(count["input.requested"] == 1, told)
-            self._check(count["input.completed"] + count["input.expired"] <= 1, f"more than one outcome: {told}")
-            self._check(seqs.get("input.completed") == call.get("decided"), f"decided elsewhere: {told}")
-            self._check(count["action.claimed"] == call.get("attempt", 0), f"claims: {told}")
-            self._check(seqs.get("action.result") == call.get("result"), f"result elsewhere: {told}")
-            self._check(count["action.result"] <= 1, f"more than one result: {told}")
 
     async def answers_again(self, done: Done) -> None:
         """The same request, sent once more, hears its first answer and changes nothing."""

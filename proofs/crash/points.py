@@ -11,7 +11,8 @@ from proofs.proof import Patch
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A moment in the life of a commit. `where` is the line before which it stands, `when` what must hold there."""
+    """A moment in the life of a commit. It stands before the statement that begins with `where`, wherever `when`
+    holds."""
 
     name: str
     file: str
@@ -24,10 +25,8 @@ class Point:
 
     @property
     def patch(self) -> Patch:
-        indent = self.where[: len(self.where) - len(self.where.lstrip())]
-        call = self.call or f'reach("{self.name}")'
-        line = f"{indent}{f'if {self.when}: ' if self.when else ''}__import__('proofs.faults').faults.{call}\n"
-        return Patch(self.file, f"\n{self.where}", f"\n{line}{self.where}")
+        call = "__import__('proofs.faults').faults." + (self.call or f"reach({self.name!r})")
+        return Patch(self.file, self.where, f"{f'{self.when} and ' if self.when else ''}{call}; {self.where}")
 
 
 def build(target: Path) -> Path:
@@ -41,36 +40,36 @@ def build(target: Path) -> Path:
 WRITER = "eventstore/writer.py"
 EMBEDDED = "eventstore/embedded.py"
 REBUILD = "projections/rebuild.py"
-_TOLD = "        self._tell(lane.keys, commit.head, commit.lines)"
-_TAKEN_IN = "        await self._apply(unread.checkpoint, Writes(), unread.last)"
+_TOLD = "self._tell(lane.keys, commit.head, commit.lines)"
+_TAKEN_IN = "await self._apply(unread.checkpoint, Writes(), unread.last)"
 
 POINTS = (
-    Point("commit-decided", WRITER, "        reply, reached = await self._commits.run(commit.script_call("),
+    Point("commit-decided", WRITER, "reply, reached = await self._commits.run(commit.script_call("),
     Point(
         "commit-sent", "eventstore/store.py", 'log = logging.getLogger("layby.store")',
         call='watch_sending("commit-sent", COMMIT.sha, DELETE.sha)',
     ),
-    Point("commit-answered", WRITER, '        if word == "early":'),
+    Point("commit-answered", WRITER, "word, now = reply[0].decode(), int(reply[1])"),
     Point("claim-committed", WRITER, _TOLD, 'any(line.type == "action.claimed" for line in commit.lines)'),
     Point("decision-committed", WRITER, _TOLD, 'any(line.type == "input.completed" for line in commit.lines)'),
     Point("expiry-committed", WRITER, _TOLD, 'any(line.type == "input.expired" for line in commit.lines)'),
-    Point("deletion-committed", WRITER, "                if lane := self._lanes.get((tenant, session_id)):"),
+    Point("deletion-committed", WRITER, "self._tell(keys, Head(DELETED), [])"),
     Point(
-        "answer-leaves", "api/edge.py", "            seconds = time.perf_counter() - self._began",
+        "answer-leaves", "api/edge.py", "seconds = time.perf_counter() - self._began",
         'self._scope["method"] in ("POST", "DELETE")',
     ),
-    Point("key-held", "api/creating.py", "    name = anchor.session_id if anchor else session_id", "anchor"),
+    Point("key-held", "api/creating.py", "name = anchor.session_id if anchor else session_id", "anchor"),
     Point(
         "found-due", "eventstore/sweeper.py",
-        "                await self._writer.execute(tenant, session_id, ExpireDue(), SYSTEM)",
+        "await self._writer.execute(tenant, session_id, ExpireDue(), SYSTEM)",
     ),
-    Point("models-folded", "projections/generation.py", "            await self._store(checkpoint, folded)"),
+    Point("models-folded", "projections/generation.py", "await self._store(checkpoint, folded)"),
     Point("checkpoint-behind", "projections/generation.py", _TAKEN_IN),
-    Point("engine-not-started", EMBEDDED, "            self._process = await EngineProcess.launch(", by="start"),
-    Point("engine-spawned", "eventstore/engine/process.py", "        lock.name_holder(process.pid)", by="start"),
-    Point("engine-started", EMBEDDED, "        self._keeper = asyncio.create_task(self._keep_running(", by="start"),
-    Point("engine-gone", EMBEDDED, "            strikes = 0 if clock() - born > CALM_S else strikes + 1", by="restart"),
-    Point("rebuild-half-way", REBUILD, "            done += len(targets)", by="rebuild"),
-    Point("rebuild-whole", REBUILD, "        reply = await self._connection.run(ScriptCall(SWITCH,", by="rebuild"),
-    Point("rebuild-switched", REBUILD, '        log.info("partition %s: generation', by="rebuild"),
+    Point("engine-not-started", EMBEDDED, "self._process = await EngineProcess.launch(", by="start"),
+    Point("engine-spawned", "eventstore/engine/process.py", "lock.name_holder(process.pid)", by="start"),
+    Point("engine-started", EMBEDDED, "self._keeper = asyncio.create_task(self._keep_running(", by="start"),
+    Point("engine-gone", EMBEDDED, "strikes = 0 if clock() - born > CALM_S else strikes + 1", by="restart"),
+    Point("rebuild-half-way", REBUILD, "done += len(targets)", by="rebuild"),
+    Point("rebuild-whole", REBUILD, "reply = await self._connection.run(ScriptCall(SWITCH,", by="rebuild"),
+    Point("rebuild-switched", REBUILD, 'log.info("partition %s: generation', by="rebuild"),
 )  # fmt: skip
