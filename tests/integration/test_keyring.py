@@ -1,0 +1,187 @@
+"""The keyring on a real engine: one name, one live key; and what a process knows when the store is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+from redis.asyncio import Redis
+
+from eventstore import keyring as keyrings
+from eventstore.clock import EngineClock
+from eventstore.connection import Connection
+from eventstore.domain import access
+from eventstore.domain.access import WrongWord
+from eventstore.domain.errors import StoreUnavailable
+from eventstore.keyring import Keyring, NameTaken, NoSuchKey
+from eventstore.keyring_copy import KeyringCopy
+from eventstore.keys import KEYRING
+from eventstore.scripts import ScriptCall
+from proofs.proxy import Proxy
+from tests.integration.stores import until
+from tests.scripts.engines import HeldEngine
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def connection(engine: HeldEngine, redis: Redis) -> AsyncGenerator[Connection]:
+    found = Connection(engine.url)
+    yield found
+    await found.command("DEL", KEYRING)
+    await found.close()
+
+
+@pytest.fixture
+def keyring(connection: Connection) -> Keyring:
+    return Keyring(connection)
+
+
+def copy_of(keyring: Keyring) -> KeyringCopy:
+    return KeyringCopy(keyring, EngineClock())
+
+
+async def test_a_key_is_found_by_its_id_and_known_by_its_hash(keyring: Keyring, redis: Redis):
+    key, text = await keyring.create("svc", ["read"], "acme", lives_ms=60_000)
+    reading = await keyring.read()
+    assert reading.keys == {key.key_id: key} and access.id_of(text) == key.key_id and key.opens_for(text)
+    assert key.expires_at == key.created_at + 60_000 and abs(reading.now - key.created_at) < 60_000
+    stored = b"".join(part for pair in (await redis.hgetall(KEYRING)).items() for part in pair)
+    assert text.rsplit("_", 1)[1].encode() not in stored
+
+
+async def test_of_many_at_once_one_gets_the_name(engine: HeldEngine, keyring: Keyring):
+    others = [Connection(engine.url) for _ in range(4)]
+    work = [Keyring(other).create("svc", ["read"]) for other in others * 4]
+    made = await asyncio.gather(*work, return_exceptions=True)
+    assert sum(isinstance(one, NameTaken) for one in made) == 15
+    assert len((await keyring.read()).keys or {}) == 1
+    for other in others:
+        await other.close()
+
+
+async def test_a_name_is_of_one_tenant(keyring: Keyring):
+    await keyring.create("svc", ["read"], "acme")
+    await keyring.create("svc", ["read"], "bolt")
+    with pytest.raises(NoSuchKey):
+        await keyring.revoke("svc")
+    await keyring.revoke("svc", "acme")
+    assert sorted(key.revoked_at is None for key in ((await keyring.read()).keys or {}).values()) == [False, True]
+
+
+async def test_a_name_is_free_again_once_its_key_is_revoked_or_has_expired(keyring: Keyring):
+    first, _ = await keyring.create("svc", ["read"])
+    revoked = await keyring.revoke("svc")
+    assert revoked.key_id == first.key_id and revoked.revoked_at is not None
+    second, _ = await keyring.create("svc", ["read"], lives_ms=1)
+
+    async def create() -> bool:
+        try:
+            await keyring.create("svc", ["publish"])
+        except NameTaken:
+            return False
+        return True
+
+    await until(create)
+    keys = (await keyring.read()).keys or {}
+    assert len(keys) == 3 and {first.key_id, second.key_id} < keys.keys(), "the records stay"
+    with pytest.raises(NameTaken):
+        await keyring.create("svc", ["publish"])
+
+
+async def test_the_version_changes_with_every_change_and_with_no_look(keyring: Keyring):
+    versions = [(await keyring.read()).version]
+    await keyring.create("svc", ["read"])
+    versions.append((await keyring.read()).version)
+    await keyring.revoke("svc")
+    versions.append((await keyring.read()).version)
+    assert versions[0] == "" and len(set(versions)) == 3
+    assert (await keyring.read(versions[2])).keys is None
+    for refused in (keyring.revoke("svc"), keyring.create("a b", ["read"]), keyring.create("svc", ["fly"])):
+        with pytest.raises((NoSuchKey, WrongWord)):
+            await refused
+    assert (await keyring.read()).version == versions[2]
+
+
+async def test_a_repeated_script_changes_nothing(connection: Connection, keyring: Keyring):
+    """What happens when an answer is lost; also when somebody else has revoked the key meanwhile."""
+    key, _ = await keyring.create("svc", ["read"])
+    holder = await connection.command("HGET", KEYRING, "name:default/svc")
+    enrol = ScriptCall(
+        keyrings.ENROL, [KEYRING], ["name:default/svc", holder, f"key:{key.key_id}", key.record(), "again"]
+    )
+    assert await connection.run(enrol) == [b"ok"]
+    await keyring.revoke("svc")
+    before = await keyring.read()
+    assert await connection.run(enrol) == [b"ok"]
+    revoke = ScriptCall(keyrings.REVOKE, [KEYRING], ["name:default/svc", holder, f"revoked:{key.key_id}", "again"])
+    assert await connection.run(revoke) == [b"ok"]
+    after = await keyring.read()
+    assert (before.version, before.keys) == (after.version, after.keys)
+
+
+async def test_a_copy_is_shut_from_the_first_key_on(keyring: Keyring):
+    copy = copy_of(keyring)
+    with pytest.raises(StoreUnavailable):
+        assert copy.open
+    await copy.read()
+    assert copy.open
+    key, _ = await keyring.create("svc", ["read"])
+    await copy.read()
+    assert not copy.open and copy.find(key.key_id) == key and copy.live == 1
+    await keyring.revoke("svc")
+    await copy.read()
+    assert not copy.open and copy.find(key.key_id) is None and copy.live == 0
+
+
+async def test_a_key_expires_without_a_look(keyring: Keyring):
+    key, _ = await keyring.create("svc", ["read"], lives_ms=300)
+    copy = copy_of(keyring)
+    await copy.read()
+    await until(lambda: copy.find(key.key_id) is None)
+    assert not copy.open
+
+
+async def test_while_the_store_is_away_the_last_keys_count(keyring: Keyring, proxy: Proxy):
+    key, _ = await keyring.create("svc", ["read"])
+    through = Connection(proxy.url)
+    copy = copy_of(Keyring(through))
+    await copy.read()
+    await proxy.down()
+    with pytest.raises(StoreUnavailable):
+        await copy.read()
+    assert not copy.open and copy.find(key.key_id) == key
+    never = copy_of(Keyring(through))
+    with pytest.raises(StoreUnavailable):
+        await never.read()
+    with pytest.raises(StoreUnavailable):
+        assert never.open
+    await proxy.up()
+    await through.close()
+
+
+async def test_a_store_that_comes_back_empty_opens_nothing(keyring: Keyring, redis: Redis, caplog):
+    key, _ = await keyring.create("svc", ["read"])
+    stored = await redis.hgetall(KEYRING)
+    copy = copy_of(keyring)
+    await copy.read()
+    await redis.delete(KEYRING)
+    for _ in range(3):
+        await copy.read()
+    assert not copy.open and copy.find(key.key_id) is None
+    assert len([record for record in caplog.records if "lost its keys" in record.getMessage()]) == 1
+    await redis.hset(KEYRING, mapping=stored)
+    await copy.read()
+    assert copy.find(key.key_id) == key, "and when they are there again, so are they here"
+
+
+async def test_a_copy_follows_by_itself(keyring: Keyring):
+    copy = copy_of(keyring)
+    await copy.read()
+    task = asyncio.create_task(copy.run())
+    key, _ = await keyring.create("svc", ["read"])
+    await until(lambda: copy.find(key.key_id) is not None)
+    await keyring.revoke("svc")
+    await until(lambda: copy.find(key.key_id) is None)
+    task.cancel()
