@@ -31,7 +31,7 @@ class Cluster(Changing):
 
     def node(self, key: str | None) -> Node:
         if key is None:
-            return self.nodes[0]
+            return next((node for node in self.nodes if not node.down), self.nodes[0])
         tag = key[key.find("{") + 1 : key.find("}")] if "{" in key else key
         found = self._routes.get(tag)
         if found is None:
@@ -42,7 +42,7 @@ class Cluster(Changing):
         at = bisect_right(self._owners, slot, key=lambda owned: owned[0]) - 1
         if at >= 0 and slot <= self._owners[at][1]:
             return self.named(self._owners[at][2])
-        return self.nodes[0]  # it will say who serves it, or that nobody does
+        return self.node(None)  # it will say who serves it, or that nobody does
 
     def moved(self, slot: int, node: Node) -> None:
         for tag in [tag for tag in self._routes if key_slot(tag.encode()) == slot]:

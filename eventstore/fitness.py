@@ -35,7 +35,8 @@ NEEDED = {
         for name, arguments in {
             "DEL": "", "EXISTS": "", "GET": "", "MGET": "", "PEXPIRE": " 1", "PEXPIREAT": " 1", "SET": " v",
             "UNLINK": "",
-            "HDEL": " f", "HEXISTS": " f", "HGET": " f", "HGETALL": "", "HLEN": "", "HMGET": " f", "HSET": " f v",
+            "HDEL": " f", "HEXISTS": " f", "HGET": " f", "HGETALL": "", "HKEYS": "", "HLEN": "",
+            "HMGET": " f", "HSET": " f v",
             "LRANGE": " 0 1", "LSET": " 0 v", "RPUSH": " v",
             "XADD": " * f v", "XRANGE": " - +", "XREVRANGE": " + -",
             "ZADD": " 0 m", "ZCARD": "", "ZLEXCOUNT": " - +", "ZRANGE": " 0 1", "ZRANGEBYLEX": " - +",

@@ -99,37 +99,46 @@ class Sender:
         for request, reply in zip(requests, replies, strict=False):
             if not isinstance(reply, Exception):
                 request.settle(reply, confirmed)
+            elif _is_between(reply):
+                elsewhere += self._put_off(node, request, reply)
             elif isinstance(reply, AWAY):
                 trouble = reply
                 left.append(request)
-            elif isinstance(reply, redis_errors.AskError | redis_errors.TryAgainError):  # MOVED is an AskError too
-                elsewhere += self._put_off(node, request, reply)
             else:
                 request.settle(_explained(reply) if isinstance(reply, redis_errors.ResponseError) else reply, confirmed)
         return trouble, left
 
-    def _put_off(self, node: Node, request: _R, reply: redis_errors.AskError | redis_errors.TryAgainError) -> list[_R]:
+    def _put_off(self, node: Node, request: _R, reply: Exception) -> list[_R]:
         """Send it where its slot is now, or again in a moment, while its slot is being moved; unless that has been
         going on for too long."""
         now = asyncio.get_running_loop().time()
         request.give_up = request.give_up or now + RETRY_BUDGET_S
-        asked, request.asked = request.asked, None
-        if isinstance(reply, redis_errors.TryAgainError):
-            request.asked = asked  # a part of its keys has gone there already
+        if isinstance(reply, redis_errors.AskError):
+            self._send_on(node, request, reply)
+        else:  # where it was asked for, a part of its keys may have gone already
             request.pause = random.uniform(0.5, 1.5) * min(max(request.pause * 2, SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
-        else:
-            host, port = _named(reply)
-            there = self._topology.named((host or _host_of(node), port))
-            request.pause = 0.0
-            if isinstance(reply, redis_errors.MovedError):
-                request.pause = SHORTEST_PAUSE_S if there is node else 0.0
-                self._topology.moved(reply.slot_id, there)
-            else:
-                request.asked = there
+            self._topology.doubt()
         if now + request.pause <= request.give_up:
             return [request]
         _settle([request], unavailable())
         return []
+
+    def _send_on(self, node: Node, request: Request, reply: redis_errors.AskError) -> None:
+        host, port = _named(reply)
+        there = self._topology.named((host or _host_of(node), port))
+        request.pause = SHORTEST_PAUSE_S if there is node else 0.0
+        if isinstance(reply, redis_errors.MovedError):
+            request.asked = None
+            self._topology.moved(reply.slot_id, there)
+        else:
+            request.asked = there
+
+
+def _is_between(reply: Exception) -> bool:
+    """Whether a request has to go elsewhere, or to wait until its slot has settled down. MOVED is an `AskError` too."""
+    if isinstance(reply, redis_errors.ClusterDownError):
+        return "not served" in str(reply)  # this slot; others are
+    return isinstance(reply, redis_errors.AskError | redis_errors.TryAgainError)
 
 
 def _named(reply: redis_errors.AskError) -> Host:

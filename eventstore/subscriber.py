@@ -20,7 +20,7 @@ from eventstore.domain.errors import StoreUnavailable
 from eventstore.hub import Hub
 from eventstore.keys import Keys, parse_marker
 from eventstore.node import Node
-from eventstore.tasks import end
+from eventstore.tasks import end, heed_cancellation
 
 log = logging.getLogger("layby.subscriber")
 
@@ -68,8 +68,10 @@ class Subscriber:
         wanted = {
             node: frozenset(share) for node, share in self._connection.shares(self._channels, bytes.decode).items()
         }
-        over = [node for node, (share, _) in self._shares.items() if wanted.get(node) != share]
-        await end(*(self._shares.pop(node)[1] for node in over))
+        over = {node: task for node, (share, task) in self._shares.items() if wanted.get(node) != share}
+        await end(*over.values())  # until they have ended they are among those that our own end takes along
+        for node in over:
+            del self._shares[node]
         for node, share in wanted.items():
             if node not in self._shares:
                 self._shares[node] = (share, asyncio.create_task(self._listen(node, share)))
@@ -103,6 +105,7 @@ class Subscriber:
             missing, asked = len(share) + 1, False
             while True:
                 message = await pubsub.get_message(timeout=PING_EVERY_S)
+                heed_cancellation()
                 if message is None and asked:
                     raise redis_errors.TimeoutError("no answer to a ping")
                 asked = message is None

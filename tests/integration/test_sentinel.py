@@ -61,8 +61,8 @@ async def test_a_master_that_is_killed_is_followed_by_its_replica(
     monkeypatch.setattr("eventstore.tail.POLL_S", 60.0)
     store, other = stores
     await create(store)
-    assert await sent(store, "before") == "replicated"
-    tail = other.follow(TENANT, "s1", 3)
+    await until(lambda: _replicated(store))
+    tail = other.follow(TENANT, "s1", 0)
     await anext(tail)
     following = asyncio.create_task(anext(tail))
     killed = await asyncio.to_thread(sentinels.kill_master)
@@ -101,6 +101,10 @@ async def test_a_master_that_no_sentinel_knows_is_said(sentinels: Sentinels, cap
         async with opened(sentinels.url.replace(f"/{MASTER}", "/nobody")):
             pass
     assert "No master found for 'nobody'" in caplog.text
+
+
+async def _replicated(store: EventStore) -> bool:
+    return (await send(store, note("before"))).durability == "replicated"
 
 
 async def _expired(store: EventStore) -> bool:
