@@ -20,7 +20,7 @@ _CUTS = tuple(Fault("cut within the stream", replies=size) for size in (10, 300,
 _SPLIT = replace(SPLIT, replies=700)
 _SLOW = replace(SLOW, replies=700)
 """After so many bytes of a stream its connection ends, its head among them."""
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 
 
 @dataclass(slots=True)
