@@ -25,7 +25,8 @@ LIMIT_S = 120.0
 
 @dataclass(slots=True)
 class Reader:
-    """One way to follow. `resume` makes a path and headers of the last place; `take` tells seq and place of a line."""
+    """One way to follow. `resume` makes a path and headers of the last place; `take` tells the seq of a line, 0 for
+    one of another session, and its place."""
 
     name: str
     resume: Callable[[Any], tuple[str, dict[str, str]]]
@@ -42,9 +43,9 @@ class Reader:
             async with aclosing(_blocks(port, path, headers)) as blocks:
                 async for block in blocks:
                     if found := self.take(block):
-                        self.seqs.append(found[0])
-                        place = found[1]
-                        if found[0] >= last:
+                        seq, place = found
+                        self.seqs += [seq] if seq else []
+                        if seq >= last:
                             return
 
 
@@ -109,7 +110,7 @@ def _feed(place: str | None) -> tuple[str, dict[str, str]]:
 
 def _of_feed(block: list[str]) -> tuple[int, str] | None:
     found = json.loads(block[0]) if block[0] else {}
-    return (found["seq"], found["cursor"]) if found.get("session_id") == SESSION else None
+    return (found["seq"] if found["session_id"] == SESSION else 0, found["cursor"]) if found else None
 
 
 def is_stream(data: bytes) -> bool:
