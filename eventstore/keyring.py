@@ -24,7 +24,7 @@ from eventstore.scripts import Argument, ScriptCall
 
 READ = scripts.load("eventstore", "keyring", writes=False)
 ENROL = scripts.load("eventstore", "enrol")
-REVOKE = scripts.load("eventstore", "revoke")
+REVOKE = scripts.load("eventstore", "revoke", urgent=True)
 _ATTEMPTS = 8
 
 

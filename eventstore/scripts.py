@@ -14,15 +14,18 @@ Argument = str | bytes | int
 @dataclass(frozen=True, slots=True)
 class Script:
     """One script. `text` runs anywhere; `source` has the line by which a real server checks, before the script
-    starts, that it may write (memory, replica), so that it cannot fail half-way."""
+    starts, that it may write (memory, replica), so that it cannot fail half-way. One that is `urgent` writes also where
+    the memory is full: it makes room, or something is not safe without it."""
 
     name: str
     text: str
     writes: bool = True
+    urgent: bool = False
 
     @property
     def source(self) -> str:
-        return ("#!lua\n" if self.writes else "#!lua flags=no-writes\n") + self.text
+        flags = " flags=allow-oom" if self.urgent else "" if self.writes else " flags=no-writes"
+        return f"#!lua{flags}\n{self.text}"
 
     @property
     def sha(self) -> str:
@@ -53,7 +56,7 @@ class ScriptCall:
         return sum(len(argument) for argument in self.args if not isinstance(argument, int))
 
 
-def load(package: str, name: str, *, writes: bool = True) -> Script:
+def load(package: str, name: str, *, writes: bool = True, urgent: bool = False) -> Script:
     """The script `lua/<name>.lua` of a package."""
     text = (resources.files(package) / "lua" / f"{name}.lua").read_text()
-    return Script(name, text, writes)
+    return Script(name, text, writes, urgent)

@@ -20,7 +20,7 @@ from eventstore.scripts import Argument, ScriptCall
 
 COMMIT = scripts.load("eventstore", "commit")
 LOAD = scripts.load("eventstore", "load", writes=False)
-DELETE = scripts.load("eventstore", "delete")
+DELETE = scripts.load("eventstore", "delete", urgent=True)
 READ = scripts.load("eventstore", "read", writes=False)
 CONFIRM = scripts.load("eventstore", "confirm")
 

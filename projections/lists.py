@@ -108,7 +108,8 @@ class Lists:
 
     async def _documents(self, query: Query, place: Callable[[Entry], Place]) -> tuple[Page, Sequence[bytes | None]]:
         page = await self._pages.read(query)
-        return page, await self._pages.documents([place(entry) for entry in page.entries])
+        documents = await self._pages.documents([place(entry) for entry in page.entries])
+        return page.cut(len(documents)), documents
 
 
 def _classes(status: str | None, parked: bool | None) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventstore import scripts
@@ -23,6 +23,8 @@ DOCUMENTS = scripts.load("projections", "documents", writes=False)
 
 ROUNDS = 20
 EXPIRED_AT_ONCE = 64
+PAGE_BYTES = 4 * 1024 * 1024
+"""A page ends after the document that reaches this, however many were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,10 @@ class Page:
     entries: list[Entry]
     more: bool
     total: int
+
+    def cut(self, count: int) -> Page:
+        """The page if it ended after so many."""
+        return self if count >= len(self.entries) else Page(self.entries[:count], True, self.total)
 
 
 class Pages:
@@ -109,19 +115,30 @@ class Pages:
         await asyncio.gather(*map(expire, members))
 
     async def documents(self, places: Sequence[Place]) -> list[bytes | None]:
-        """What lies there."""
+        """What lies there; of the places that come last none, where those before fill a page."""
         by_layout = dict[Layout, list[int]]()
         for n, place in enumerate(places):
             by_layout.setdefault(place.layout, []).append(n)
         groups = [[n for layout in group for n in by_layout[layout]] for group in await self._groups(list(by_layout))]
-        calls = [ScriptCall(DOCUMENTS, [places[n].key for n in g], [places[n].field for n in g]) for g in groups if g]
-        found = [
-            document or None
-            for reply in await self._store.connection.run_each(calls)
-            for document in reply.split(b"\n")
+        groups = [sorted(group) for group in groups if group]
+        room = PAGE_BYTES // max(1, len(groups))
+        calls = [
+            ScriptCall(DOCUMENTS, [places[n].key for n in group], [*(places[n].field for n in group), room])
+            for group in groups
         ]
-        by_number = dict(zip((n for group in groups for n in group), found, strict=True))
-        return [by_number[n] for n in range(len(places))]
+        by_number = dict[int, bytes]()
+        for group, reply in zip(groups, await self._store.connection.run_each(calls), strict=True):
+            by_number.update(zip(group, reply.split(b"\n"), strict=False))
+        return list(_page_full(by_number))
+
+
+def _page_full(by_number: Mapping[int, bytes]) -> Iterator[bytes | None]:
+    """Documents from the first on, without a gap, until they fill a page."""
+    room, number = PAGE_BYTES, 0
+    while room > 0 and number in by_number:
+        yield by_number[number] or None
+        room -= len(by_number[number])
+        number += 1
 
 
 def _cut_short(query: Query, share: int, index: Sequence[Entry], merged: Sequence[Entry]) -> bool:

@@ -10,6 +10,7 @@ from projections import cursor as cursors
 from projections import layout as layouts
 from projections.cursor import Cursor
 from projections.layout import Layout
+from projections.pages import PAGE_BYTES
 from projections.reading import Reader, broken
 from projections.upkeep import Upkeep
 
@@ -30,9 +31,9 @@ class Parts:
         found = cursors.decode(cursor, own)
         start = max(0, found.score) if found else 0
         documents = await self._current(kind, keys, start, start + limit)
-        following = Cursor(own, start + limit).encode() if len(documents) > limit else None
-        shown = b",".join(documents[:limit])
-        return b'{"%b":[%b],"next_cursor":%b}' % (kind.encode(), shown, jsontext.dumps(following).encode())
+        shown = [document for document in documents[:limit] if document]  # one that is empty stands for the rest
+        following = Cursor(own, start + len(shown)).encode() if len(documents) > len(shown) else None
+        return b'{"%b":[%b],"next_cursor":%b}' % (kind.encode(), b",".join(shown), jsontext.dumps(following).encode())
 
     async def _current(self, kind: str, keys: SessionKeys, first: int, last: int) -> list[bytes]:
         """The stored documents, once they hold every event that the session had at the beginning."""
@@ -40,7 +41,8 @@ class Parts:
         def call(layout: Layout) -> ScriptCall:
             models = layout.session(keys.tenant, keys.session_id)
             own = [models.steps] if kind == "steps" else [models.order, models.calls]
-            return ScriptCall(PART, [keys.head, layouts.current(layout.partition), models.view, *own], [first, last])
+            read = [keys.head, layouts.current(layout.partition), models.view, *own]
+            return ScriptCall(PART, read, [first, last, PAGE_BYTES])
 
         goal: int | None = None
         for _ in range(_ATTEMPTS):

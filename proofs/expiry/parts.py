@@ -49,9 +49,11 @@ async def _inbox_until(scene: Scene, end_ms: int) -> None:
     """Ask for the inbox now and then: nothing in it was due before it was asked for."""
     async with scene.server.client(timeout_s=120) as client:
         while (now := await scene.now()) < end_ms:
-            inbox = expect(await client.request("GET", "/v1/calls?limit=5"), 200).json()
-            late = [call for call in inbox["calls"] if call["expires_at"] <= instants.text(now)]
-            scene.run.check(not late, f"at {instants.text(now)} the inbox still offered {late[:1]}")
+            answer = await client.request("GET", "/v1/calls?limit=5")
+            if answer.status != 503:  # too much to catch up with just now: that is no wrong answer
+                calls = expect(answer, 200).json()["calls"]
+                late = [call for call in calls if call["expires_at"] <= instants.text(now)]
+                scene.run.check(not late, f"at {instants.text(now)} the inbox still offered {late[:1]}")
             await asyncio.sleep(1.0)
 
 

@@ -77,6 +77,7 @@ class Scene:
         self.requests_per_s = 2 * self.sessions / seconds
         self.run.figure("open calls", each * self.sessions)
         self.run.figure("asked", f"{self.open_calls / seconds:,.0f}/s")
+        await self.judge_inbox()
 
     async def many(self, work: Any) -> None:
         """The same work by many clients at once."""
@@ -188,9 +189,9 @@ class Scene:
         check(not early, f"session {session_id}: expired before its deadline, or by another one: {early[:1]}")
 
     async def judge_inbox(self) -> None:
-        """What still waits is what was never due."""
+        """What still waits is what was never due. The read models may have much to catch up with."""
         async with self.server.client(timeout_s=120) as client:
-            inbox = expect(await client.request("GET", "/v1/calls?limit=1"), 200).json()
+            inbox = (await client.insist("GET", "/v1/calls?limit=1", limit_s=300))[0].json()
         wanted = self.open_calls // self.sessions * self.sessions
         self.run.check(inbox["total"] == wanted, f"the inbox counts {inbox['total']} calls; {wanted} still wait")
 

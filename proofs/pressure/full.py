@@ -11,7 +11,7 @@ from typing import Any
 from redis import Redis
 
 from proofs.client import Answer, Client
-from proofs.pressure.stage import MB, Accounts, Stage, create, events, expect
+from proofs.pressure.stage import LOAD, MB, Accounts, Stage, create, events, expect
 from proofs.servers import Server, running
 
 ROOM = 3 * MB
@@ -32,8 +32,9 @@ async def memory(stage: Stage) -> None:
 
 async def _memory(stage: Stage, server: Server, engine: Any, name: str) -> None:
     run, accounts = stage.run, Accounts(stage.run)
-    await create(server, name)
+    await create(server, name, "old")
     async with server.client() as client:
+        expect(await client.request("POST", events("old"), [{"type": LOAD, "data": {"filler": FILLER}}] * 20), 201)
         engine.config_set("maxmemory", engine.info("memory")["used_memory"] + ROOM)
         try:
             full = await _fill(accounts, client, name, 200)
@@ -41,6 +42,7 @@ async def _memory(stage: Stage, server: Server, engine: Any, name: str) -> None:
             engine.config_set("maxmemory", engine.info("memory")["used_memory"] - ROOM)
             await _refused_whole(stage, client, name)
             await _readable(stage, client, name, accounts)
+            await _makes_room(stage, client, engine)
         finally:
             engine.config_set("maxmemory", 0)
         again = await accounts.append(client, name, 1_000)
@@ -82,6 +84,15 @@ async def _readable(stage: Stage, client: Client, name: str, accounts: Accounts)
         # A list that is not up to date must write to become so.
         allowed = (200, 507) if path == "/v1/sessions?limit=1" else (200,)
         stage.run.check(answer.status in allowed, f"a full store: GET {path} hears {answer}")
+
+
+async def _makes_room(stage: Stage, client: Client, engine: Any) -> None:
+    """A session can be deleted, for that is what makes room."""
+    before = engine.info("memory")["used_memory"]
+    deleted = await client.request("DELETE", "/v1/sessions/old")
+    stage.run.check(deleted.status == 204, f"a full store does not let a session be deleted, to make room: {deleted}")
+    freed = before - engine.info("memory")["used_memory"]
+    stage.run.figure("a deletion freed", f"{freed / MB:.1f} MB")
 
 
 async def disk(stage: Stage) -> None:

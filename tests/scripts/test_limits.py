@@ -12,6 +12,8 @@ import pytest
 from eventstore.connection import Connection
 from eventstore.domain.errors import StoreFull
 from eventstore.fitness import NEEDED, EvictingEngine, RightsMissing, check_engine
+from eventstore.keyring import REVOKE
+from eventstore.scripts import ScriptCall
 from eventstore.store import Head, decode_head, delete_call, load_call
 from tests.architecture.tree import scripts, text
 from tests.scripts.engines import HeldEngine
@@ -56,6 +58,23 @@ async def test_a_server_that_has_memory_again_takes_the_same_commit(full: Server
         await full.put(commit)
     await full.client.config_set("maxmemory", "0")
     await full.ok(commit)
+
+
+async def test_a_full_server_lets_a_session_be_deleted_to_make_room(full: Server) -> None:
+    head = await stored_head(full)
+    word, *_ = await full.connection.run(delete_call(S1, head, FEED_KEEP, "token"))
+    assert word == b"ok"
+    assert (await stored_head(full)).deleted
+
+
+async def test_a_full_server_lets_a_key_be_revoked(full: Server) -> None:
+    await full.client.config_set("maxmemory", "0")
+    await full.client.hset("layby:keys", "name", "id")
+    await full.client.config_set("maxmemory", "1mb")
+    revoke = ScriptCall(REVOKE, ["layby:keys"], ["name", "id", "revoked", "2"])
+    assert await full.connection.run(revoke) == [b"ok"]
+    assert await full.client.hget("layby:keys", "name") is None
+    await full.client.delete("layby:keys")
 
 
 async def stored_head(server: Server) -> Head:
