@@ -15,9 +15,10 @@ from collections import Counter
 from dataclasses import replace
 
 from proofs.engines import Engine
-from proofs.model.drivers import Driver, InProcess, OverHttp
+from proofs.model.drivers import PARTITIONS, Driver, InProcess, OverHttp
 from proofs.model.running import Size, examples
 from proofs.proof import Mutation, Patch, Proof, Run
+from proofs.servers import Server
 
 FULL_S = 180.0
 """For each of the two ways."""
@@ -30,10 +31,11 @@ def prove(run: Run) -> None:
             size = Size(run.pick(quick=7, full=20, mutated=60), run.pick(quick=30, full=50, mutated=20), restarts=1)
             _compare(run, "in process", InProcess(engine), size)
     if wanted != "in process":
+        server = Server(run.folder / "server", settings={"partitions": str(PARTITIONS)})
         size = Size(
             run.pick(quick=3, full=20, mutated=60), run.pick(quick=30, full=50), restarts=run.pick(quick=1, full=2)
         )
-        _compare(run, "over HTTP", OverHttp(run.folder / "server"), size)
+        _compare(run, "over HTTP", OverHttp(server.start()), size)
 
 
 def _compare(run: Run, how: str, driver: Driver, size: Size) -> None:
@@ -50,11 +52,11 @@ def _compare(run: Run, how: str, driver: Driver, size: Size) -> None:
             )
     finally:
         driver.close()
-    run.figure(f"{how}: requests", tally["steps"])
-    run.figure("refused", tally["refusals"])
-    run.figure("answers compared", tally["reads"])
-    run.figure("points of the past", tally["points"])
-    run.figure("restarts", driver.restarts)
+    run.figure(
+        how,
+        f"{tally['steps']:,} requests ({tally['refusals']:,} refused, {tally['retries']:,} retries,"
+        f" {driver.restarts} restarts), {tally['reads']:,} answers compared ({tally['points']:,} of the past)",
+    )
 
 
 def _mutation(name: str, path: str, old: str, new: str, mostly: str) -> Mutation:
@@ -109,4 +111,5 @@ PROOF = Proof(
             "publish",
         ),
     ),
+    limit_s={"quick": 300.0, "full": 1800.0},
 )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote
 
 from proofs.client import Answer
@@ -14,6 +13,7 @@ from proofs.engines import Engine
 from proofs.servers import Server
 
 PARTITIONS = 3
+_T = TypeVar("_T")
 
 
 class Driver(Protocol):
@@ -39,14 +39,13 @@ class Driver(Protocol):
 
 
 class OverHttp:
-    """`layby serve` with an engine of its own."""
+    """A `layby serve` that runs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, server: Server) -> None:
         self.restarts = 0
-        self._server = Server(folder, settings={"partitions": str(PARTITIONS)})
-        self._client = self._server.client(timeout_s=60)
+        self._server = server
+        self._client = server.client(timeout_s=60)
         self._runner = asyncio.Runner()
-        self._server.start()
 
     def request(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         return self._runner.run(self._client.request(method, path, body, headers=headers))
@@ -76,27 +75,39 @@ class OverHttp:
         self._server.start()
         self.restarts += 1
 
-    def close(self) -> None:
+    def let_go(self) -> None:
+        """Of the connection; the server goes on."""
         self._client.close()
         self._runner.close()
+
+    def close(self) -> None:
+        self.let_go()
         self._server.end()
 
 
 class InProcess:
     """The application on an engine of its own, without sockets and without another process."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, background: bool = True, **settings: Any) -> None:
+        """Without `background` it projects what it is asked for, and nothing else."""
         self.restarts = 0
-        self._engine = engine
+        self._engine, self._background, self._settings = engine, background, settings
         self._runner = asyncio.Runner()
         self._open()
 
     def _open(self) -> None:
         self._stack = contextlib.AsyncExitStack()
-        self._app: Any = self._runner.run(self._stack.enter_async_context(application(self._engine.url)))
+        opening = application(self._engine.url, background=self._background, **self._settings)
+        self._app: Any = self.run(self._stack.enter_async_context(opening))
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        return self._runner.run(work)
+
+    async def send(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        return await called(self._app, method, path, body, headers)
 
     def request(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
-        return self._runner.run(called(self._app, method, path, body, headers))
+        return self.run(self.send(method, path, body, headers))
 
     def restart(self) -> None:
         self._runner.run(self._stack.aclose())
@@ -124,14 +135,16 @@ class InProcess:
 
 
 @contextlib.asynccontextmanager
-async def application(redis_url: str) -> AsyncIterator[Any]:
+async def application(redis_url: str, *, background: bool = True, **more: Any) -> AsyncIterator[Any]:
     """The whole of a server, but for its sockets."""
     from api.app import build
     from api.server import _services
     from eventstore.settings import Durability, Settings
 
-    settings = Settings(redis_url=redis_url, partitions=PARTITIONS, durability=Durability("memory"))
+    settings = Settings(redis_url=redis_url, partitions=PARTITIONS, durability=Durability("memory"), **more)
     async with _services(settings, heartbeat_s=15.0) as services:
+        if not background:
+            await services.read_models.close()
         yield build(services)
 
 

@@ -28,8 +28,9 @@ PLAIN = {"Accept": "application/json"}
 class Looker:
     """Reads, and raises `Differs` where an answer is not what the model says."""
 
-    def __init__(self, driver: Driver, world: World) -> None:
-        self._driver, self._world = driver, world
+    def __init__(self, driver: Driver, world: World, *, limit: int = 0) -> None:
+        """`limit` is the size of pages; without one it changes from list to list."""
+        self._driver, self._world, self._limit = driver, world, limit
         self._shown: dict[tuple[str, int], bytes] = {}
         self.reads = self.points = 0
 
@@ -73,6 +74,13 @@ class Looker:
         if step % 8 == 0:
             self._at_time(session, step)
 
+    def now(self, session: Session) -> None:
+        """A session as it is now, whole."""
+        path = path_of(session.session_id)
+        self._snapshot(path, self.get(path), session, session.seq)
+        for kind in ("steps", "calls"):
+            self._parts(session, kind)
+
     def _snapshot(self, path: str, answer: Answer, session: Session, seq: int) -> None:
         if answer.status != 200:
             raise Differs(f"GET {path}: {answer}")
@@ -94,8 +102,7 @@ class Looker:
         path = f"{path_of(session.session_id)}?at={session.seq + 1}"
         self.expect(path, self.get(path).problem, "no-such-point")
         self.expect(f"events of {session.session_id}", self.events(session.session_id, 1), known)
-        for kind in ("steps", "calls"):
-            self._parts(session, kind)
+        self.now(session)
 
     def _at_time(self, session: Session, step: int) -> None:
         time = self.json(f"{path_of(session.session_id)}?at={step % session.seq + 1}")["updated_at"]
@@ -108,8 +115,9 @@ class Looker:
         return self.json(f"{path_of(session.session_id)}?at={seq}")["updated_at"]
 
     def _parts(self, session: Session, kind: str) -> None:
+        limit = self._limit or 3
         known = session.steps if kind == "steps" else [call.shown for call in session.calls.values()]
-        self.expect(kind, self.pages(f"{path_of(session.session_id, kind)}?limit=3", kind), known)
+        self.expect(kind, self.pages(f"{path_of(session.session_id, kind)}?limit={limit}", kind), known)
 
     def pages(self, path: str, kind: str) -> list[Any]:
         """What a list holds, by following its cursors."""
@@ -150,7 +158,8 @@ class Looker:
     def _list(
         self, path: str, kind: str, by: str, wanted: dict[str, str], known: list[dict[str, Any]], step: int
     ) -> None:
-        query = "&".join(f"{name}={value}" for name, value in {**wanted, "limit": str(2 + step % 3 * 9)}.items())
+        limit = self._limit or 2 + step % 3 * 9
+        query = "&".join(f"{name}={value}" for name, value in {**wanted, "limit": str(limit)}.items())
         found = self.pages(f"{path}?{query}", kind)
         times = [one[by] for one in found]
         self.expect(f"order of {path}?{query}", times, [one[by] for one in known])

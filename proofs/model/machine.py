@@ -292,10 +292,8 @@ class Machine(RuleBasedStateMachine, Judge):
 
     @_may(1, lambda self: self.restarted < self.restarts_at_most)
     def restart_all(self) -> None:
-        hard = self.one([True, True, False])
-        if self.seldom():
-            self.restart(hard=hard)
-            self.everything()
+        self.restart(hard=self.one([True, True, False]))
+        self.everything()
 
     @_may(1, lambda self: self.restarted < self.restarts_at_most)
     def kill_under_way(self) -> None:

@@ -1,0 +1,130 @@
+"""Projectors in processes of their own, which stop dead before or after a write of theirs: to be killed there, or to go
+on later with what they had read before."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from eventstore.connection import Connection
+from eventstore.eventstore import EventStore, open_store
+from eventstore.scripts import ScriptCall
+from eventstore.settings import Settings
+from projections.generation import PROJECT
+from projections.projector import Projector
+from projections.rebuild import SWITCH, Rebuild
+
+Where = Literal["before", "after"]
+Stop = tuple[int, Where]
+"""At which write, from 1."""
+PATIENCE_S = 60.0
+_STOPPED, _ENDED = b"s", b"e"
+
+
+@dataclass
+class Held:
+    """The process. It says when it has stopped, and goes on when it is told to."""
+
+    pid: int
+    _told: int
+    _tell: int
+
+    def stopped(self) -> bool:
+        """Wait until it stops; False if it came to its end before that."""
+        ready, _, _ = select.select([self._told], [], [], PATIENCE_S)
+        if not ready:
+            raise TimeoutError("a projector neither stopped nor ended")
+        return os.read(self._told, 1) == _STOPPED
+
+    def go_on(self) -> bool:
+        """From where it stopped, to where it stops again; False if it came to its end."""
+        os.write(self._tell, b"g")
+        if self.stopped():
+            return True
+        self._over()
+        return False
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        self._over()
+
+    def _over(self) -> None:
+        os.waitpid(self.pid, 0)
+        os.close(self._told)
+        os.close(self._tell)
+
+
+def projecting(url: str, partition: int, *stops: Stop) -> Held:
+    """A projector of the partition, which stops before or after some of its writes."""
+
+    async def work(store: EventStore) -> None:
+        await Projector(store.connection, store.keys, partition).catch_up()
+
+    return _forked(url, work, PROJECT, *stops)
+
+
+def rebuilding(url: str, partition: int) -> Held:
+    """A rebuild of the partition, which stops just before it switches."""
+
+    async def work(store: EventStore) -> None:
+        await Rebuild(store.connection, store.keys).partition(partition)
+
+    return _forked(url, work, SWITCH, (1, "before"))
+
+
+def _forked(url: str, work: Callable[[EventStore], Awaitable[object]], script: object, *stops: Stop) -> Held:
+    """Not to be called while an event loop runs: a fork is a copy of this process, without its other threads."""
+    told, say = os.pipe()
+    heard, tell = os.pipe()
+    if pid := os.fork():
+        os.close(say)
+        os.close(heard)
+        return Held(pid, told, tell)
+    try:
+        asyncio.run(_run(url, work, _Stopping(script, stops, say, heard)))
+        os.write(say, _ENDED)
+    finally:
+        os._exit(0)
+
+
+@dataclass
+class _Stopping:
+    script: object
+    stops: tuple[Stop, ...]
+    say: int
+    heard: int
+    count: int = 0
+
+    def here(self, where: Where) -> None:
+        if (self.count, where) in self.stops:
+            os.write(self.say, _STOPPED)
+            os.read(self.heard, 1)  # the whole process stands still, as one that the system has stopped
+
+
+async def _run(url: str, work: Callable[[EventStore], Awaitable[object]], stop: _Stopping) -> None:
+    store = await open_store(url, Settings(), start=False)
+    run = store.connection.run
+
+    async def stopping(call: ScriptCall) -> Any:
+        if call.script is not stop.script:
+            return await run(call)
+        stop.count += 1
+        stop.here("before")
+        reply = await run(call)
+        stop.here("after")
+        return reply
+
+    _replace(store.connection, stopping)
+    try:
+        await work(store)
+    finally:
+        await store.close()
+
+
+def _replace(connection: Connection, run: Callable[[ScriptCall], Awaitable[Any]]) -> None:
+    connection.run = run  # pyright: ignore[reportAttributeAccessIssue]
