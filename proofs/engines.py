@@ -69,7 +69,7 @@ class Engine:
         self.folder: Path = folder
         self.port: int = free_port()
         self.binary: Path = Path(binary or find_binary())
-        self.options: dict[str, object] = {**DURABLE, **{k.replace("_", "-"): v for k, v in options.items()}}
+        self.options: dict[str, Any] = {**DURABLE, **{k.replace("_", "-"): v for k, v in options.items()}}
         self.process: subprocess.Popen[bytes] | None = None
         # Any: the command methods of redis-py are typed for both of their uses
         self.client: Any = Redis(port=self.port, decode_responses=True, socket_timeout=5, protocol=2)
@@ -93,10 +93,17 @@ class Engine:
         eventually(self._answers, f"an engine on port {self.port}, see {self.folder}/log")
 
     def _command(self) -> list[str]:
-        options = {"port": self.port, "bind": "127.0.0.1", "dir": self.folder, "logfile": "log", **self.options}
+        options: dict[str, Any] = {
+            "port": self.port,
+            "bind": "127.0.0.1",
+            "dir": self.folder,
+            "logfile": "log",
+            **self.options,
+        }
         arguments = [str(self.binary)]
         for name, value in options.items():
-            arguments += [f"--{name}", *map(str, value if isinstance(value, tuple) else (value,))]
+            words: Any = value if isinstance(value, tuple) else (value,)
+            arguments += [f"--{name}", *map(str, words)]
         return arguments
 
     def _answers(self) -> bool:
@@ -413,8 +420,7 @@ class _Sentinel(Engine):
         return [str(self.binary), str(self.folder / "sentinel.conf"), "--sentinel"]
 
     def knows(self, replicas: int, sentinels: int) -> bool:
-        flat: Any = self.client.execute_command("SENTINEL MASTER", MASTER)
-        about: dict[str, str] = flat if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
+        about: dict[str, Any] = self.client.execute_command("SENTINEL MASTER", MASTER)
         return int(about["num-slaves"]) == replicas and int(about["num-other-sentinels"]) == sentinels
 
 
