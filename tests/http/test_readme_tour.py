@@ -80,6 +80,30 @@ def test_the_tour_shows_what_it_says(time: str, folder: Path, port: str) -> None
         assert re.fullmatch(pattern(shown.replace(PORT, port)), output.strip()), f"shown:\n{shown}\nseen:\n{output}"
 
 
+def test_the_section_on_keys_shuts_the_door(tmp_path: Path) -> None:
+    section = re.search(r"^## Keys\n(.*?)(?=^## )", README, re.MULTILINE | re.DOTALL)
+    assert section
+    (commands,) = [found for kind, found in FENCED.findall(section[1]) if kind == "sh"]
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    server = Server(tmp_path / "layby-data", heartbeat_s=15)
+    try:
+        keyless = "curl -s -o /dev/null -w ' %{http_code}' http://127.0.0.1:8700/v1/sessions\n"
+        script = ("set -euo pipefail\n" + commands + keyless).replace(PORT, server.url.rpartition(":")[2])
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("LAYBY_")}
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=tmp_path,
+            env=environment | {"no_proxy": "127.0.0.1"},
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+    finally:
+        server.stop()
+    assert (done.returncode, done.stdout) == (0, '{"sessions":[],"next_cursor":null} 401'), done.stderr
+    assert "not shown again" in done.stderr
+
+
 def test_it_needs_only_curl_and_standard_tools() -> None:
     commands = re.sub(r"'[^']*'|\"(?:\\.|[^\"])*\"", "…", "".join(commands for commands, _ in steps()))
     words = set(re.findall(r"(?:^|[|(;{])\s*([a-z]\w*)\b", commands, re.MULTILINE))
