@@ -10,6 +10,8 @@ the checkpoint is never ahead of the models.
 
 from __future__ import annotations
 
+import logging
+
 from proofs.projections import alone, beside
 from proofs.projections.comparing import Compared
 from proofs.proof import Mutation, Patch, Proof, Run
@@ -24,6 +26,7 @@ SCENARIOS = {
 
 
 def prove(run: Run) -> None:
+    logging.getLogger("layby").setLevel(logging.CRITICAL)  # servers say what they must in logs of their own
     compared, wanted = Compared(run), run.option("scenario")
     for name, scenario in SCENARIOS.items():
         if wanted in ("", name):
