@@ -186,7 +186,7 @@ async def drip(stage: Stage) -> None:
     async with stage.server.client() as client:
         with memory_of(stage.server) as memory:
             dripping = [await asyncio.open_connection("127.0.0.1", stage.server.port) for _ in range(count)]
-            until, number = time.monotonic() + run.pick(quick=2.0, full=20.0), 0
+            until, number = time.monotonic() + run.pick(quick=1.0, full=20.0), 0
             sending = asyncio.create_task(_drip(stage, dripping))
             while time.monotonic() < until:
                 answer = await accounts.append(client, "drip", number)
