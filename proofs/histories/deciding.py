@@ -9,6 +9,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
+from proofs.engines import Engine
 from proofs.histories.call import (
     Ask,
     Claim,
@@ -26,15 +27,19 @@ from proofs.histories.words import plain
 
 PAGES = ("call", "call", "document", "snapshot", "inbox")
 PEOPLE = ("ann", "bob", "cem", "dora")
-NEAREST_NS, FURTHEST_NS = 1_000_000, 250_000_000
+LONGEST_STALL_NS = 2_000_000_000
+"""Well within the time after which a server calls an engine that hangs unreachable."""
+NEAREST_NS, FURTHEST_NS = 1_000_000, 1_000_000_000
 
 
 @dataclass(slots=True)
 class Aim:
     """How long before a deadline decisions are sent, so that about half of them come in time, however long a request
-    takes now: each race that was won moves it later, each that was lost moves it earlier."""
+    takes now: each race that was won moves it later, each that was lost moves it earlier. `asking_ns` is how long it
+    took of late to ask and to learn the deadline, which must lie well behind that."""
 
     ahead_ns: int = 8_000_000
+    asking_ns: int = 50_000_000
     decided: int = 0
     expired: int = 0
 
@@ -43,6 +48,13 @@ class Aim:
         self.ahead_ns = int(min(max(wanted, NEAREST_NS), FURTHEST_NS))
         self.decided += decided
         self.expired += not decided
+
+    def within_ms(self, chance: random.Random) -> int:
+        """How far away a deadline should be."""
+        return chance.randint(200, 500) + (2 * self.asking_ns + 2 * self.ahead_ns) // 1_000_000
+
+    def took(self, asking_ns: int) -> None:
+        self.asking_ns = (3 * self.asking_ns + asking_ns) // 4
 
 
 class Actors:
@@ -57,8 +69,10 @@ class Actors:
     async def race(self, interrupt_id: str) -> None:
         """Decisions on every server, aimed at the deadline; then all hear for ever what it came to."""
         call = self.call(interrupt_id)
-        await self.ask(call, {"n": 0}, expires_in_ms=self.chance.randint(300, 600))
+        began = time.monotonic_ns()
+        await self.ask(call, {"n": 0}, expires_in_ms=self.aim.within_ms(self.chance))
         await self.witness.look(call, "call", server=self.witness.exchange.some_server())
+        self.aim.took(time.monotonic_ns() - began)
         if not call.deadlines:
             return
         deadline, ahead = self.clock.between(call.deadline_ms)[0], self.aim.ahead_ns
@@ -73,6 +87,26 @@ class Actors:
         await self.decide(call, self.chance.choice(PEOPLE), server=at)
         await self.witness.look(call, self.chance.choice(PAGES[:4]), server=(at + 1) % servers)
 
+    async def overtake(self, interrupt_id: str, engine: Engine) -> None:
+        """A decision that a server makes in time, and that the engine, which hangs, gets when its deadline is past.
+        Nobody else may write the session meanwhile: the server would look at it again."""
+        call, server = self.call(interrupt_id), self.witness.exchange.some_server()
+        margin_ns = min(200_000_000 + 5 * self.aim.asking_ns, LONGEST_STALL_NS)
+        await self.ask(call, {"n": 0}, server=server, expires_in_ms=(margin_ns + 4 * self.aim.asking_ns) // 1_000_000)
+        await self.witness.look(call, "call", server=server)
+        if not call.deadlines:
+            return
+        deadline = self.clock.between(call.deadline_ms)[1]
+        await _until(deadline - margin_ns)
+        engine.freeze()
+        try:
+            decision = asyncio.create_task(self.decide(call, PEOPLE[0], "approve", server=server))
+            await _until(deadline + 20_000_000)
+        finally:
+            engine.thaw()
+        await decision
+        await self.witness.look(call, "call")
+
     async def _decide_at(self, call: History, who: str, number: int, moment: int) -> Heard | None:
         await _until(moment)
         return await self.decide(call, who, server=number % len(self.witness.exchange.servers))
@@ -81,13 +115,15 @@ class Actors:
         await _until(moment)
         await self.witness.look(call, self.chance.choice(PAGES))
 
-    async def ask(self, call: History, arguments: dict[str, Any], *, cut: Cut = "no", **more: Any) -> Heard | None:
+    async def ask(
+        self, call: History, arguments: dict[str, Any], *, cut: Cut = "no", server: int | None = None, **more: Any
+    ) -> Heard | None:
         data = {
             "interrupt_id": call.interrupt_id, "tool_name": "pay", "tool_args": arguments, "allow_edits": True,
             "options": ["approve", "reject", "respond"], "idempotent": call.register.idempotent, **more,
         }  # fmt: skip
         body = {"type": "input.requested", "data": data}
-        return await self.witness.act(call, Ask(plain(arguments)), "/events", body, cut=cut)
+        return await self.witness.act(call, Ask(plain(arguments)), "/events", body, cut=cut, server=server)
 
     async def decide(
         self, call: History, who: str, action: str = "", *, cut: Cut = "no", server: int | None = None

@@ -7,8 +7,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from redis import Redis
-
+from proofs.engines import Engine
 from proofs.histories import publishing, tails
 from proofs.histories.deciding import Actors, Aim
 from proofs.histories.exchange import EngineClock, Exchange
@@ -33,24 +32,26 @@ class Plan:
     creators: int = 3
     at_once: int = 6
     """Races and lives that go on at the same time."""
+    stalls: int = 1
+    """How often, in the whole scene, the engine hangs until a deadline has passed."""
 
 
 class Stage:
     """What the scenes have in common."""
 
-    def __init__(self, servers: Sequence[Server], engine: Redis, chance: random.Random) -> None:
+    def __init__(self, servers: Sequence[Server], engine: Engine, chance: random.Random) -> None:
         self.servers, self.engine, self.chance = servers, engine, chance
-        self.exchange, self.judge = Exchange(servers, chance), Judge(engine)
+        self.exchange, self.judge = Exchange(servers, chance), Judge(engine.client)
         self.aim = Aim()
 
     async def play(self, name: str, plan: Plan) -> None:
         """Raises `Breach` with the first fault that is found."""
         scene = [_Scene(self, Witness(f"{name}-{number}", self.exchange), plan) for number in range(plan.sessions)]
-        clock = EngineClock(self.engine)
+        clock = EngineClock(self.engine.client)
         async with asyncio.TaskGroup() as followers:
             async with asyncio.TaskGroup() as group:
-                for one in scene:
-                    group.create_task(one.play(clock, followers))
+                for number, one in enumerate(scene):
+                    group.create_task(one.play(clock, followers, stalls=0 if number else plan.stalls))
             clock.sample()
             committed = self.judge.committed()
             for one in scene:
@@ -68,14 +69,16 @@ class _Scene:
         self.exchange, self.chance = stage.exchange, stage.chance
         self._followers: list[asyncio.Task[list[bytes]]] = []
 
-    async def play(self, clock: EngineClock, followers: asyncio.TaskGroup) -> None:
-        """Everything that happens in it."""
+    async def play(self, clock: EngineClock, followers: asyncio.TaskGroup, stalls: int) -> None:
+        """Everything that happens in it. The engine hangs for the sake of one session alone, but for all at once."""
         await self._create()
         servers, name = self.stage.servers, self.witness.name
         for at in range(len(servers)):
             self._followers.append(followers.create_task(tails.follow(servers, at, name, self.chance)))
         ending = asyncio.Event()
         actors = Actors(self.witness, clock, self.chance, self.stage.aim)
+        for number in range(stalls):
+            await actors.overtake(f"{name}-stall-{number}", self.stage.engine)
         async with asyncio.TaskGroup() as group:
             group.create_task(publishing.glance(self.witness, self.chance, ending))
             for number in range(2):

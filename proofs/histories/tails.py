@@ -40,10 +40,13 @@ async def _stream(server: Server, session: str, start: int, chance: random.Rando
     try:
         writer.write(f"GET /v1/sessions/{session}/stream?from={start} HTTP/1.1\r\nHost: proof\r\n\r\n".encode())
         head = await reader.readuntil(b"\r\n\r\n")
+        if head.startswith(b"HTTP/1.1 503"):
+            await asyncio.sleep(0.1)
+            return
         if not head.startswith(b"HTTP/1.1 200"):
             raise Breach(f"{session} was created, and its stream from {start} on is answered {head!r}")
         rest = b""
-        while size := int(await reader.readline(), 16):
+        while size := int(await reader.readline() or b"0", 16):
             *lines, rest = (rest + (await reader.readexactly(size + 2))[:-2]).split(b"\n")
             for line in lines:
                 yield line
