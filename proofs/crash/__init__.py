@@ -106,4 +106,5 @@ PROOF = Proof(
     " whichever moment, and wherever the append-only file ends.",
     prove,
     mutations=MUTATIONS,
+    limit_s={"quick": 300.0, "full": 1800.0},
 )

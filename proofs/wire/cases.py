@@ -35,6 +35,7 @@ class Cases:
     unsure: list[tuple[str, Kind, str]] = field(default_factory=list[tuple[str, Kind, str]])
     keyed: int = 0
     keyless: int = 0
+    deletions: int = 0
     repeated: int = 0
 
     async def learn(self, kind: Kind) -> None:
@@ -95,7 +96,9 @@ class Cases:
     async def deletion(self, kind: Kind, fault: Fault, client: Client, where: str) -> None:
         """Repeated until it is answered; where only the engine's answer was lost, the first one tells of success."""
         async with self.straight() as straight, client:
-            scene = await self._scene(kind, straight, f"delete-{_slug(fault.name)}-{where}")
+            self.deletions += 1
+            name = f"delete-{self.deletions}-{_slug(fault.name)}-{where}"
+            scene = await self._scene(kind, straight, name)
             tries, answer = 0, None
             while answer is None or answer.status == 503:
                 tries, answer = tries + 1, await _once(client, kind, scene)

@@ -88,7 +88,8 @@ class Wire:
             kinds, keyless = self._some(self._kinds(KINDS), quick=6), self._some(self._kinds(KEYLESS), quick=3)
             work = [partial(self._to_far, self._cases.with_key, kind, fault) for kind in kinds]
             work += [partial(self._to_far, self._cases.without_key, kind, fault) for kind in keyless]
-            work.append(partial(self._to_far, self._cases.deletion, DELETION, fault))
+            count = self._run.pick(quick=1, full=4, mutated=12)
+            work += [partial(self._to_far, self._cases.deletion, DELETION, fault) for _ in range(count)]
             await self._together(work)
             self._run.check(self._between.befell > 0, f"{fault.name} never came to pass")
             self._calm()
@@ -173,3 +174,4 @@ class Wire:
         self._run.figure("cases with a key", cases.keyed)
         self._run.figure("repeated by the client", cases.repeated)
         self._run.figure("cases without", cases.keyless)
+        self._run.figure("deletions", cases.deletions)
