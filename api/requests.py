@@ -18,7 +18,7 @@ from eventstore.domain.commands import (
     SettleCall,
 )
 from eventstore.domain.deciding import check_shape
-from eventstore.domain.fields import SessionId
+from eventstore.domain.fields import Metadata, Name, Note, SessionId
 
 LEASE_MS = 60_000
 _Lease = Annotated[int, Field(ge=100, le=3_600_000)]
@@ -30,11 +30,11 @@ class _Body(BaseModel):
 
 class CreateBody(_Body):
     session_id: SessionId | None = None
-    agent: str | None = None
-    thread_id: str | None = None
-    run_id: str | None = None
+    agent: Name | None = None
+    thread_id: Name | None = None
+    run_id: Name | None = None
     steps: Literal["turn", "explicit"] | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
     message: str | None = None
 
     def command(self, session_id: str) -> CreateSession:
@@ -52,7 +52,7 @@ class MessageBody(_Body):
 
 class DecideBody(_Body):
     action: Literal["approve", "reject", "respond"]
-    note: str | None = None
+    note: Note | None = None
     edited_args: Any = None
     response: Any = None
     run_id: str | None = None
@@ -70,14 +70,14 @@ class DecideBody(_Body):
 
 class AuthorizationBody(_Body):
     success: bool
-    error: str | None = None
+    error: Note | None = None
 
     def command(self, interrupt_id: str) -> CompleteAuthorization:
         return CompleteAuthorization(interrupt_id, self.success, self.error)
 
 
 class ClaimBody(_Body):
-    owner: Annotated[str, Field(min_length=1)]
+    owner: Annotated[Name, Field(min_length=1)]
     lease_ms: _Lease | None = None
 
     def command(self, interrupt_id: str) -> ClaimCall:
@@ -102,7 +102,7 @@ class ResultBody(_Body):
 
 class SettleBody(_Body):
     outcome: Literal["executed", "not_executed"]
-    note: str
+    note: Note
     result: Any = None
 
     def command(self, interrupt_id: str) -> SettleCall:

@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventstore.domain import jsontext
-from eventstore.domain.call import Call
 from eventstore.domain.commands import Actor, Command, CreateSession, ExpireDue
 from eventstore.domain.decide import decide
-from eventstore.domain.draft import SYSTEM, Context, Draft, KnownCalls, MissingCalls, Policy
+from eventstore.domain.draft import SYSTEM, Context, Draft, KnownCalls, MissingCalls, Policy, Record
 from eventstore.domain.errors import (
     InternalError,
-    InvalidSnapshot,
     LaybyError,
     SessionDeleted,
     SessionNotFound,
@@ -80,7 +78,7 @@ class Batch:
     time: int
     before: int | None
     lines: list[Line] = field(default_factory=list[Line])
-    changed: dict[str, Call] = field(default_factory=dict[str, Call])
+    changed: dict[str, Record] = field(default_factory=dict[str, Record])
     records: dict[str, str] = field(default_factory=dict[str, str])
     outcomes: list[tuple[Pending, Outcome]] = field(default_factory=list[tuple[Pending, Outcome]])
     renewed: bool = False
@@ -152,7 +150,7 @@ class Decider:
         """Decide as many of the commands as one commit takes, after what is due. Raises `MissingCalls`."""
         now = max(now, head.session.time)
         batch = Batch(head.session, now, now + MAX_LAG_MS)
-        known: Mapping[str, Call | InvalidSnapshot | None] = calls
+        known: KnownCalls = calls
         if head.exists and _is_due(head.session, now):
             draft = self._draft(batch, known, ExpireDue(), SYSTEM)
             batch.take(draft)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from eventstore.batch import Answer, Batch, Pending, Retry
 from eventstore.domain import jsontext
-from eventstore.domain.call import Call
-from eventstore.domain.errors import IdempotencyKeyReused, InvalidSnapshot, LaybyError, RequestInProgress
+from eventstore.domain.draft import Known
+from eventstore.domain.errors import IdempotencyKeyReused, LaybyError, RequestInProgress
 from eventstore.keys import SessionKeys
 from eventstore.store import Commit, Head
 
@@ -24,7 +24,7 @@ class Lane:
         self.keys: SessionKeys = keys
         self.queue: dict[Pending, None] = {}
         self.head: Head | None = None
-        self.calls: dict[str, Call | InvalidSnapshot | None] = {}
+        self.calls: dict[str, Known] = {}
         self.sums: dict[str, str] = {}
         self.running: bool = False
         self.counted: int = 0
@@ -70,7 +70,7 @@ class Lane:
         self.head = commit.head
         self.know(commit.calls, commit.sums)
 
-    def know(self, calls: Mapping[str, Call | InvalidSnapshot | None], sums: Mapping[str, str]) -> None:
+    def know(self, calls: Mapping[str, Known], sums: Mapping[str, str]) -> None:
         """Remember calls as they stand at this head, and the sums of their records."""
         self.calls.update(calls)
         self.sums.update(sums)

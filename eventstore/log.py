@@ -49,10 +49,10 @@ class Log:
     async def call(self, keys: SessionKeys, interrupt_id: str) -> Call:
         """One call. Raises `CallNotFound` and `InvalidSnapshot` besides."""
         call = (await self._load(keys, [interrupt_id])).calls[interrupt_id]
-        if call is None:
-            raise CallNotFound(f"session {keys.session_id} has no call {interrupt_id}")
         if isinstance(call, InvalidSnapshot):
             raise call
+        if not isinstance(call, Call):
+            raise CallNotFound(f"session {keys.session_id} has no call {interrupt_id}")
         return call
 
     async def expire(self, keys: SessionKeys) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 
 from eventstore import scripts
 from eventstore.domain import call as calls
-from eventstore.domain import jsontext
+from eventstore.domain import jsontext, steps
 from eventstore.domain import session as sessions
 from eventstore.domain.call import Call
+from eventstore.domain.draft import Known, Record
 from eventstore.domain.errors import InvalidSnapshot, SessionDeleted, SessionNotFound, StoreUnavailable
 from eventstore.domain.session import Session
 from eventstore.keys import SessionKeys
@@ -58,7 +59,7 @@ class Loaded:
     now: int
     head: Head
     records: dict[str, str]
-    calls: dict[str, Call | InvalidSnapshot | None]
+    calls: dict[str, Known]
     sums: dict[str, str]
 
 
@@ -85,7 +86,7 @@ class Commit:
     time: int
     before: int | None
     lines: list[Line]
-    calls: dict[str, Call]
+    calls: dict[str, Record]
     marks: dict[str, int]
     unmarks: list[str]
     records: dict[str, str]
@@ -93,7 +94,7 @@ class Commit:
     texts: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.texts = {iid: jsontext.dumps(calls.to_record(call)) for iid, call in self.calls.items()}
+        self.texts = {iid: jsontext.dumps(_record(call)) for iid, call in self.calls.items()}
 
     @property
     def sums(self) -> dict[str, str]:
@@ -169,12 +170,18 @@ def record_sum(record: bytes) -> str:
     return sha1(record, usedforsecurity=False).hexdigest()
 
 
-def decode_call(raw: bytes | None) -> Call | InvalidSnapshot | None:
-    """A stored call; a record that is not sound comes back as the problem that its readers hear."""
+def _record(record: Record) -> dict[str, Any]:
+    return calls.to_record(record) if isinstance(record, Call) else steps.to_record(record)
+
+
+def decode_call(raw: bytes | None) -> Known:
+    """A stored call, or a step that is over; a record that is not sound comes back as the problem that its readers
+    hear."""
     if raw is None:
         return None
     try:
-        return calls.from_record(jsontext.read(raw))
+        record = jsontext.read(raw)
+        return steps.from_record(record) or calls.from_record(record)
     except InvalidSnapshot as error:
         return error
     except (ValueError, TypeError, KeyError, RecursionError) as error:

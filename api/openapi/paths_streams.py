@@ -33,6 +33,7 @@ def _publish() -> Route:
             "illegal-transition",
             "reserved-type",
             "interrupt-exists",
+            "too-many-calls",
             "invalid-snapshot",
             "version-mismatch",
         ),

@@ -15,6 +15,7 @@ from api.openapi.build import (
     time,
     words,
 )
+from eventstore.domain.fields import NAME_MAX
 
 INTERRUPT_ID_PATTERN = r"^[^/\u0000-\u001f\u007f-\u009f]{1,200}$"
 
@@ -27,6 +28,7 @@ _IN_SNAPSHOT = (
     "run_id",
     "thread_id",
 )
+
 _SPELLINGS = (
     "Each field may be spelled in camelCase too (`toolName`, `expiresAt`, `responseSchema` …). "
     "Unknown fields are kept as they are."
@@ -100,12 +102,12 @@ def _presentation() -> dict[str, Node]:
 def _input_request() -> Node:
     properties = {
         **_names(),
-        "tool_name": text("The tool that would run.", minLength=1),
+        "tool_name": text("The tool that would run.", minLength=1, maxLength=NAME_MAX),
         "tool_args": any_object("The arguments it would run with."),
         "args": any_object("Another spelling of `tool_args`."),
         **_deadline(),
-        "run_id": text("The session's own unless given."),
-        "thread_id": text("The session's own unless given."),
+        "run_id": text("The session's own unless given.", maxLength=NAME_MAX),
+        "thread_id": text("The session's own unless given.", maxLength=NAME_MAX),
         **_presentation(),
         **_left_out("state_snapshot", "stateSnapshot"),
     }
@@ -132,7 +134,7 @@ def _authorization() -> Node:
     node = _ask(
         {
             **_names(),
-            "connection": text("What access is needed to; the call's tool_name.", minLength=1),
+            "connection": text("What access is needed to; the call's tool_name.", minLength=1, maxLength=NAME_MAX),
             "auth_url": text("Where the person grants it."),
             "scope": {"anyOf": [text(), many(text())], "description": "What is to be granted."},
             **_deadline(),

@@ -20,6 +20,7 @@ from api.openapi.build import (
 )
 from api.openapi.schemas_sessions import NEXT_CURSOR
 from eventstore.domain.call import STATUSES
+from eventstore.domain.fields import NAME_MAX, NOTE_MAX
 
 
 def call_schemas() -> dict[str, Node]:
@@ -41,7 +42,7 @@ def call_schemas() -> dict[str, Node]:
             }
         ),
         "Decide": _decide(),
-        "CompleteAuthorization": request({"success": flag()}, {"error": text()}),
+        "CompleteAuthorization": request({"success": flag()}, {"error": text(maxLength=NOTE_MAX)}),
         "Outcome": _outcome(),
         **_execution_requests(),
     }
@@ -104,7 +105,7 @@ def _decide() -> Node:
     node = request(
         {"action": words("approve", "reject", "respond", description="One of the call's `options`.")},
         {
-            "note": text("For the record."),
+            "note": text("For the record.", maxLength=NOTE_MAX),
             "edited_args": any_object("Only with `approve`, where the call has `allow_edits`."),
             "response": any_json("The answer, any JSON, null too. With `respond`, and only then."),
             "run_id": text("If given, it must be the call's."),
@@ -136,7 +137,7 @@ def _execution_requests() -> dict[str, Node]:
     result = any_json("Any JSON, null too.")
     return {
         "Claim": request(
-            {"owner": text("Who runs it. The owner may claim again, to renew.", minLength=1)},
+            {"owner": text("Who runs it. The owner may claim again, to renew.", minLength=1, maxLength=NAME_MAX)},
             {"lease_ms": integer(minimum=100, maximum=3_600_000, default=60_000)},
         ),
         "Claimed": answer(
@@ -158,7 +159,10 @@ def _execution_requests() -> dict[str, Node]:
             },
         ),
         "Settle": request(
-            {"outcome": words("executed", "not_executed"), "note": text("What the person found out.")},
+            {
+                "outcome": words("executed", "not_executed"),
+                "note": text("What the person found out.", maxLength=NOTE_MAX),
+            },
             {"result": result},
             null_counts=["result"],
         ),

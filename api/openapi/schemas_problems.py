@@ -63,6 +63,7 @@ def _members() -> dict[str, dict[str, Node]]:
         "missing-scope": {"scope": text("The scope that is needed.", enum=list(SCOPES))},
         "reserved-type": {"index": index},
         "result-already-recorded": {"call": call},
+        "too-many-calls": {"index": index},
         "invalid-request": {"errors": errors},
         "invalid-snapshot": {"errors": errors},
         "illegal-transition": {

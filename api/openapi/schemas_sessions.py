@@ -17,7 +17,7 @@ from api.openapi.build import (
     words,
 )
 from api.openapi.schemas_event_data import TOKEN
-from eventstore.domain.fields import SESSION_ID
+from eventstore.domain.fields import NAME_MAX, SESSION_ID
 
 NEXT_CURSOR = nullable(text("Opaque; null on the last page."))
 
@@ -47,9 +47,9 @@ def _create() -> Node:
         {},
         {
             "session_id": session_id,
-            "agent": text("The name of the agent."),
-            "thread_id": text("The session id unless given."),
-            "run_id": text("Made as `run_` + 26 characters unless given."),
+            "agent": text("The name of the agent.", maxLength=NAME_MAX),
+            "thread_id": text("The session id unless given.", maxLength=NAME_MAX),
+            "run_id": text("Made as `run_` + 26 characters unless given.", maxLength=NAME_MAX),
             "steps": words("turn", "explicit", default="turn"),
             "metadata": any_object(),
             "message": text("A first message, received at once."),

@@ -7,6 +7,7 @@ from typing import Any, cast
 from api.wire import parse_json
 from api.zhin.answers import BadRequest
 from eventstore.domain.errors import InvalidRequest
+from eventstore.domain.fields import NOTE_MAX
 
 
 class Body:
@@ -30,7 +31,7 @@ class Body:
 
     def optional_text(self, name: str) -> str | None:
         value = self._fields.get(name)
-        if value is not None and not isinstance(value, str):
+        if value is not None and (not isinstance(value, str) or len(value) > NOTE_MAX):
             raise BadRequest("INVALID_BODY")
         return value
 

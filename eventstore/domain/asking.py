@@ -11,7 +11,7 @@ from eventstore.domain import instants, jsontext, response_schema, state_snapsho
 from eventstore.domain.commands import NewEvent
 from eventstore.domain.draft import Context
 from eventstore.domain.errors import FieldError, InvalidRequest
-from eventstore.domain.fields import InterruptId, field_errors, instant
+from eventstore.domain.fields import InterruptId, Name, field_errors, instant
 from eventstore.domain.session import Session
 from eventstore.domain.spelling import understood
 
@@ -32,14 +32,14 @@ class _Ask(BaseModel):
     interrupt_id: InterruptId
     expires_at: str | None = None
     expires_in_ms: int | None = None
-    run_id: str | None = None
-    thread_id: str | None = None
+    run_id: Name | None = None
+    thread_id: Name | None = None
     message: Any = None
 
 
 class _InputRequested(_Ask):
     kind: Literal["approval", "question"] | None = None
-    tool_name: Annotated[str, Field(min_length=1)] | None = None
+    tool_name: Annotated[Name, Field(min_length=1)] | None = None
     tool_args: dict[str, Any] | None = None
     options: Annotated[list[Option], Field(min_length=1)] | None = None
     response_schema: Any = None
@@ -55,7 +55,7 @@ def _scope(value: Any) -> Any:
 
 
 class _AuthorizationRequired(_Ask):
-    connection: Annotated[str, Field(min_length=1)]
+    connection: Annotated[Name, Field(min_length=1)]
     auth_url: str | None = None
     scope: Annotated[Any, AfterValidator(_scope)] = None
 

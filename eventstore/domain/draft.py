@@ -14,9 +14,13 @@ from eventstore.domain.errors import CallNotFound, InvalidSnapshot, LaybyError, 
 from eventstore.domain.events import ASKS, SERVICE, Event
 from eventstore.domain.ids import IdSource
 from eventstore.domain.session import Session
+from eventstore.domain.steps import FinishedStep, record_name
 
-KnownCalls = Mapping[str, Call | InvalidSnapshot | None]
-"""Calls by id: None is known not to exist; a call whose stored document is broken is that error."""
+Record = Call | FinishedStep
+Known = Record | InvalidSnapshot | None
+KnownCalls = Mapping[str, Known]
+"""Calls by id, and steps that are over by the names of their records: None is known not to exist; a call whose stored
+document is broken is that error."""
 
 SYSTEM = Actor(SERVICE)
 MOST_DERIVED = 8_000_000
@@ -43,7 +47,8 @@ class Context:
 
 
 class MissingCalls(Exception):
-    """A rule needs calls that nobody has loaded. The writer loads them and asks again; callers never see this."""
+    """A rule needs calls, or steps that are over, that nobody has loaded. The writer loads them and asks again; callers
+    never see this."""
 
     def __init__(self, interrupt_ids: Iterable[str]) -> None:
         self.interrupt_ids: list[str] = list(interrupt_ids)
@@ -62,7 +67,7 @@ class Draft:
         self.context: Context = context
         self.first_seq: int = session.seq + 1
         self.events: list[Event] = []
-        self.changed: dict[str, Call] = {}
+        self.changed: dict[str, Record] = {}
         self.result: dict[str, Any] = {}
         self.error: LaybyError | None = None
         self.renewed: bool = False
@@ -96,6 +101,15 @@ class Draft:
         except InvalidSnapshot:
             return None
 
+    def finished(self, step_id: str) -> FinishedStep | None:
+        """The step of this id, if it was completed."""
+        found = self._find(record_name(step_id))
+        return found if isinstance(found, FinishedStep) else None
+
+    def finish(self, step_id: str) -> None:
+        """The event that was emitted last has completed this step."""
+        self.changed[record_name(step_id)] = FinishedStep(self.session.seq)
+
     def require(self, interrupt_ids: Iterable[str]) -> None:
         """These calls will be needed: ask for all that are missing at once."""
         if missing := [iid for iid in interrupt_ids if iid not in self.changed and iid not in self._known]:
@@ -110,11 +124,15 @@ class Draft:
 
     def find(self, interrupt_id: str) -> Call | None:
         """The call, if there is one. Raises `InvalidSnapshot` if its stored document is broken."""
-        if interrupt_id in self.changed:
-            return self.changed[interrupt_id]
-        if interrupt_id not in self._known:
-            raise MissingCalls([interrupt_id])
-        known = self._known[interrupt_id]
+        found = self._find(interrupt_id)
+        return found if isinstance(found, Call) else None
+
+    def _find(self, name: str) -> Record | None:
+        if name in self.changed:
+            return self.changed[name]
+        if name not in self._known:
+            raise MissingCalls([name])
+        known = self._known[name]
         if isinstance(known, InvalidSnapshot):
             raise known.with_traceback(None)  # it is raised again and again
         return known
@@ -148,4 +166,5 @@ class Draft:
 
     def shown(self, call: Call) -> dict[str, Any]:
         """The call as the answer shows it."""
-        return calls.render(self.changed.get(call.interrupt_id, call), self.session.session_id)
+        changed = self.changed.get(call.interrupt_id)
+        return calls.render(changed if isinstance(changed, Call) else call, self.session.session_id)

@@ -8,7 +8,9 @@ LaybyError
 │   ├── ReservedType                an event type that only the service writes
 │   ├── TooLarge                    an event, a batch or a body beyond its limit
 │   ├── IdempotencyKeyReused        the key of another request
+│   ├── RequestTimeout              a request that does not come to its end
 │   ├── Denied                      the door stays shut
+│   │   ├── UntrustedOrigin         a web page of somebody else
 │   │   ├── Unauthorized            no key, or a wrong one
 │   │   └── MissingScope            a key that may not do this
 │   ├── Missing                     no such thing
@@ -30,6 +32,7 @@ LaybyError
 │       ├── IllegalTransition       an event out of order
 │       ├── VersionMismatch         If-Match names another version
 │       ├── InterruptExists         the same id for another request
+│       ├── TooManyCalls            as many as one session may have open wait already
 │       ├── RunMismatch             a decision meant for another run
 │       ├── CallAlreadyDecided      somebody else decided first
 │       ├── StaleView               other arguments than those shown
@@ -156,8 +159,18 @@ class IdempotencyKeyReused(Refused):
     title = "The Idempotency-Key belongs to another request"
 
 
+class RequestTimeout(Refused):
+    slug = "request-timeout"
+    title = "The request took too long to arrive"
+
+
 class Denied(Refused):
     """The door stays shut."""
+
+
+class UntrustedOrigin(Denied):
+    slug = "untrusted-origin"
+    title = "The request comes from a web page that this server does not trust"
 
 
 class Unauthorized(Denied):
@@ -280,6 +293,11 @@ class VersionMismatch(Conflict):
 class InterruptExists(Conflict):
     slug = "interrupt-exists"
     title = "The interrupt_id belongs to another request"
+
+
+class TooManyCalls(Conflict):
+    slug = "too-many-calls"
+    title = "As many calls as a session may have open wait already"
 
 
 class RunMismatch(Conflict):

@@ -11,6 +11,9 @@ from eventstore.domain import instants, jsontext
 from eventstore.domain.errors import FieldError
 
 SESSION_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
+NAME_MAX = 200
+NOTE_MAX = 10_000
+METADATA_BYTES = 256 * 1024
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 _MESSAGES = {
@@ -46,7 +49,29 @@ def instant(value: str) -> str:
     return value
 
 
+def at_most(characters: int) -> AfterValidator:
+    """Text of no more than this."""
+
+    def check(value: str) -> str:
+        if len(value) > characters:
+            raise ValueError(f"must be at most {characters} characters")
+        return value
+
+    return AfterValidator(check)
+
+
+def metadata(value: dict[str, Any]) -> dict[str, Any]:
+    """Raises ValueError beyond the size of an event."""
+    if len(jsontext.dumps(value).encode()) > METADATA_BYTES:
+        raise ValueError(f"must be at most {METADATA_BYTES} bytes of JSON")
+    return value
+
+
 SessionId = Annotated[str, AfterValidator(session_id)]
+Name = Annotated[str, at_most(NAME_MAX)]
+"""An agent, a run, a tool, an owner: kept where every commit, or every list, has to carry it."""
+Note = Annotated[str, at_most(NOTE_MAX)]
+Metadata = Annotated[dict[str, Any], AfterValidator(metadata)]
 InterruptId = Annotated[str, AfterValidator(interrupt_id)]
 Instant = Annotated[str, AfterValidator(instant)]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from eventstore.domain import asking, instants
+from eventstore.domain import steps as finished
 from eventstore.domain.commands import Actor, NewEvent, Publish
 from eventstore.domain.draft import Draft
 from eventstore.domain.errors import (
@@ -13,13 +14,16 @@ from eventstore.domain.errors import (
     InterruptExists,
     InvalidRequest,
     ReservedType,
+    TooManyCalls,
     VersionMismatch,
 )
 from eventstore.domain.events import ASKS, RESERVED, SESSION_ENDS, STEPS, TURN_ENDS
+from eventstore.domain.fields import NAME_MAX
 from eventstore.domain.retiring import retire, wait
 from eventstore.domain.spelling import may_name, understood
 
-_NAME_MAX = 200
+MOST_OPEN = 1_000
+"""Calls of one session that may wait at once: the head holds them, and `session.waiting` tells all of them."""
 _NAMING = ASKS | {"action.result"}
 
 
@@ -32,17 +36,24 @@ def publish(draft: Draft, command: Publish, by: Actor) -> None:
         )
     if not command.events:
         raise InvalidRequest.body("", "must hold at least one event")
-    draft.require(name for event in command.events if event.type in _NAMING for name in may_name(event.data))
+    draft.require(name for event in command.events for name in _needed(event, draft.session.steps))
     repeated = list[dict[str, Any]]()
     for index, event in enumerate(command.events):
         refuse_reserved(event, index, draft.session.steps)
         if draft.session.ended:
             raise _illegal(draft, index, event, "the session has ended")
         if event.type in ASKS:
-            repeated += _ask(draft, event, by)
+            repeated += _ask(draft, event, by, index)
         else:
             _HANDLERS.get(event.type, _plain)(draft, event, by, index)
     draft.result = _answer(draft, repeated)
+
+
+def _needed(event: NewEvent, steps: str) -> list[str]:
+    """The records that an event may be judged by."""
+    if event.type in _NAMING:
+        return may_name(event.data)
+    return finished.may_name(event.data) if event.type == "step.started" and steps == "explicit" else []
 
 
 def refuse_reserved(event: NewEvent, index: int, steps: str) -> None:
@@ -107,7 +118,7 @@ def _action_result(draft: Draft, event: NewEvent, by: Actor, index: int) -> None
     _plain(draft, event, by, index)
 
 
-def _ask(draft: Draft, event: NewEvent, by: Actor) -> list[dict[str, Any]]:
+def _ask(draft: Draft, event: NewEvent, by: Actor, index: int) -> list[dict[str, Any]]:
     """Ask for a decision, or find that it was asked already; then tell of the first time."""
     ask = asking.read(event, draft.session)
     interrupt_id = ask.data["interrupt_id"]
@@ -120,6 +131,11 @@ def _ask(draft: Draft, event: NewEvent, by: Actor) -> list[dict[str, Any]]:
             )
         entry = {"seq": known.asked_seq, "type": event.type, "interrupt_id": interrupt_id, "status": known.status}
         return [entry] if known.asked_seq < draft.first_seq else []
+    if len(draft.session.waiting) >= MOST_OPEN:
+        raise TooManyCalls(
+            f"{MOST_OPEN} calls wait in this session already; let some be decided, or ask in another session",
+            index=index,
+        )
     ask.data["expires_at"] = instants.text(ask.deadline(draft.context))
     draft.emit(event.type, ask.data, by, event.occurred_at)
     _interrupt_turn_step(draft, ask.data)
@@ -189,6 +205,14 @@ def _step_started(draft: Draft, event: NewEvent, by: Actor, index: int) -> None:
         raise _illegal(draft, index, event, f"step {session.step.step_id} is open; complete or interrupt it first")
     data, sent = understood(event.type, event.data, f"{event.pointer}/data")
     step_id = _name(data, "step_id", sent, event, required=True)
+    assert step_id is not None
+    if (over := draft.finished(step_id)) is not None:
+        raise _illegal(
+            draft,
+            index,
+            event,
+            f"step {step_id} was completed at seq {over.seq}, and is never reopened; name a new one",
+        )
     turn_id = session.turn and session.turn.turn_id
     named = _name(data, "turn_id", sent, event)
     if named is not None and named != turn_id:
@@ -207,6 +231,8 @@ def _step_ended(draft: Draft, event: NewEvent, by: Actor, index: int) -> None:
         raise _illegal(draft, index, event, f"the open step is {step.step_id}, not {step_id}")
     known = {"step_id": step_id, "turn_id": step.turn_id, "status": event.type.removeprefix("step.")}
     draft.emit(event.type, {**data, **known}, by, event.occurred_at)
+    if event.type == "step.completed":
+        draft.finish(step.step_id)
 
 
 def _session_ended(draft: Draft, event: NewEvent, by: Actor, index: int) -> None:
@@ -224,8 +250,8 @@ def _name(
     value = data.get(name)
     if value is None and not required:
         return None
-    if not isinstance(value, str) or not 1 <= len(value) <= _NAME_MAX:
-        what = "is required" if value is None else f"must be a string of 1 to {_NAME_MAX} characters"
+    if not isinstance(value, str) or not 1 <= len(value) <= NAME_MAX:
+        what = "is required" if value is None else f"must be a string of 1 to {NAME_MAX} characters"
         raise InvalidRequest.body(f"{event.pointer}/data/{sent.get(name, name)}", what)
     return value
 

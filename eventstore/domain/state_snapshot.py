@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from eventstore.domain.errors import FieldError, InvalidSnapshot
-from eventstore.domain.fields import Instant, InterruptId, field_errors
+from eventstore.domain.fields import NAME_MAX, Instant, InterruptId, field_errors
 
 Status = Literal["PENDING_APPROVAL", "APPROVED_EXECUTING", "EXECUTED", "REJECTED", "EXPIRED"]
 
@@ -74,6 +74,13 @@ def parse_request(document: Any, pointer: str) -> StateSnapshot:
         errors.append(FieldError("must be null to be asked for", f"{pointer}/pending_tool_call/decision"))
     if call.result is not None:
         errors.append(FieldError("must be null to be asked for", f"{pointer}/pending_tool_call/result"))
+    long = (
+        ("pending_tool_call/tool_name", call.tool_name),
+        ("run_context/thread_id", snapshot.run_context.thread_id),
+        ("run_context/run_id", snapshot.run_context.run_id),
+    )
+    told = f"must be at most {NAME_MAX} characters"
+    errors += [FieldError(told, f"{pointer}/{place}") for place, value in long if len(value) > NAME_MAX]
     if errors:
         raise InvalidSnapshot.of(errors)
     return snapshot

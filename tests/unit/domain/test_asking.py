@@ -380,3 +380,16 @@ def test_calls_that_would_make_the_service_repeat_too_much_are_refused():
     """Each new call is told with all that wait: a thousand long names would be a thousand lists of them."""
     asks = [ask(f"{number:04}" + "x" * 196) for number in range(1_000)]
     given().when(publish(*asks)).refused(TooLarge)
+
+
+@pytest.mark.parametrize("name", ["tool_name", "run_id", "thread_id", "toolName", "runId"])
+def test_names_have_a_longest(name):
+    data = {"interrupt_id": "c1", "tool_name": "t", "tool_args": {}}
+    if name == "toolName":
+        del data["tool_name"]
+    given().when(event("input.requested", **{**data, name: "é" * 200})).then("input.requested", "session.waiting")
+    given().when(event("input.requested", **{**data, name: "é" * 201})).refused(InvalidRequest, f"/0/data/{name}")
+
+
+def test_a_connection_has_a_longest_name():
+    given().when(connect(connection="x" * 201)).refused(InvalidRequest, "/0/data/connection")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.domain.errors import IllegalTransition, InvalidRequest
+from eventstore.domain import jsontext
+from eventstore.domain.errors import CallNotFound, IllegalTransition, InvalidRequest
+from eventstore.domain.session import to_record
 from tests.unit.domain.given import ANNA, Story, approve, ask, event, publish, step, turn
 from tests.unit.domain.given import given as any_session
 
@@ -127,3 +129,38 @@ def test_a_sessions_end_does_not_interrupt_a_step_twice():
     given(turn(), step("s1"), ask(), event("step.interrupted", step_id="s1")).when(event("session.failed")).then(
         "input.completed", "session.failed"
     ).leaves(step=None, turn=None, status="failed")
+
+
+@pytest.mark.parametrize("spelled", ["step_id", "stepId"])
+def test_a_completed_step_is_never_reopened(spelled):
+    story = given(step("s1"), event("step.completed", step_id="s1"), step("s2"), event("step.completed", step_id="s2"))
+    for name in ("s1", "s2"):
+        story.when(event("step.started", **{spelled: name})).refused(IllegalTransition, index=0, state="running")
+    assert "never reopened" in str(story.error)
+    assert story.loads == [["/s2"]], "found in one reading"
+    story.when(step("s3")).then("step.started")
+
+
+def test_not_even_in_the_batch_that_completed_it():
+    again = publish(step("s1"), event("step.completed", step_id="s1"), step("s1"))
+    given().when(again).refused(IllegalTransition, index=2)
+
+
+def test_a_step_that_was_interrupted_may_be_started_again():
+    """Only a completed one is over for good."""
+    given(step("s1"), event("step.interrupted", step_id="s1")).when(step("s1")).then("step.started")
+
+
+def test_what_is_over_does_not_burden_the_head():
+    story = given()
+    sizes = list[int]()
+    for n in range(50):
+        story.has(step(f"s{n:03}")).has(event("step.completed", step_id=f"s{n:03}"))
+        sizes.append(len(jsontext.dumps(to_record(story.session))))
+    assert len(set(sizes[10:])) == 1
+
+
+def test_a_step_is_no_call_however_it_is_named():
+    story = given(step("s1"), event("step.completed", step_id="s1"))
+    story.when(event("action.result", interrupt_id="/s1", result=1)).then("action.result")
+    story.when(approve("/s1")).refused(CallNotFound)

@@ -313,3 +313,14 @@ def test_a_broken_record_is_raised_without_growing():
             draft.find("c1")
         depths.append(len(raised.traceback))
     assert depths[0] == depths[-1]
+
+
+@pytest.mark.parametrize(
+    ("part", "name"), [("pending_tool_call", "tool_name"), ("run_context", "thread_id"), ("run_context", "run_id")]
+)
+def test_names_that_are_asked_with_have_a_longest(part, name):
+    sent = with_(f"{part}/{name}", "x" * 201)
+    with pytest.raises(InvalidSnapshot) as raised:
+        state_snapshot.parse_request(sent, "/data/state_snapshot")
+    assert [error.pointer for error in raised.value.errors] == [f"/data/state_snapshot/{part}/{name}"]
+    state_snapshot.parse(sent)  # one that was stored before there was a limit is read as it is

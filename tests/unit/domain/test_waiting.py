@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from eventstore.domain.commands import CompleteAuthorization, SendMessage
+from eventstore.domain.errors import TooManyCalls
+from eventstore.domain.publishing import MOST_OPEN
 from tests.unit.domain.given import ANNA, HOUR, NOON, approve, ask, connect, event, given, publish, reject, step, turn
 
 
@@ -90,3 +92,12 @@ def test_nothing_that_arrives_unparks_a_session_while_a_call_waits():
     story.when(SendMessage(story.session.token, "hello?"), by=ANNA).leaves(status="waiting", parked=True)
     for new in (step(), event("message.appended"), event("turn.completed"), turn("t2")):
         story.when(new).leaves(status="waiting", parked=True)
+
+
+def test_a_session_has_only_so_many_calls_open_at_once():
+    story = given()
+    story.has(publish(*(ask(f"c{n}") for n in range(MOST_OPEN))))
+    story.when(publish(ask("c0"), ask("more"))).refused(TooManyCalls, index=1)
+    story.when(ask("c0")).answers(duplicate=True)
+    story.has(approve("c0"))
+    story.when(ask("more")).then("input.requested", "session.waiting")
