@@ -6,6 +6,8 @@ from starlette.types import ASGIApp
 
 from api import calls, events, feed, publish, service, sessions, stream, zhin
 from api.edge import Edge
+from api.openapi import query_names
+from api.origin import OpenDoor
 from api.routing import Router
 from api.services import Services
 
@@ -14,4 +16,5 @@ RESOURCES = (publish, stream, events, calls, sessions, feed, zhin, service)
 
 def build(services: Services) -> ASGIApp:
     routes = [route for resource in RESOURCES for route in resource.routes(services)]
-    return Edge(Router(routes), services.metrics)
+    inner = OpenDoor(Router(routes, query_names()), services.door, services.settings.host)
+    return Edge(inner, services.metrics, services.budget)

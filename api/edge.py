@@ -9,6 +9,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import problems
+from api.budget import Budget
 from api.metrics import Metrics
 from eventstore.domain.errors import InternalError, LaybyError
 from eventstore.domain.ids import random_text
@@ -21,9 +22,10 @@ UNMATCHED = "unmatched"
 class Edge:
     """Wraps the application."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, budget: Budget) -> None:
         self._app: ASGIApp = app
         self._metrics: Metrics = metrics
+        self._budget: Budget = budget
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = _Exchange(scope, send, random_text(80), self._metrics)
@@ -38,6 +40,7 @@ class Edge:
             log.exception("request %s failed: %s %s", exchange.request_id, scope["method"], exchange.path)
             await exchange.refuse(InternalError(), receive)
         finally:
+            self._budget.release(scope)
             self._metrics.in_flight.dec()
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
+from api.budget import Budget
 from eventstore.eventstore import EventStore
 from eventstore.keys import SessionKeys
 from eventstore.store import Head, Line
@@ -52,6 +53,11 @@ class Metrics:
         waiting.set_function(lambda: store.writer.waiting)
         lost = Counter("layby_divergences", "Losses of acknowledged events, by partition.", registry=self.registry)
         store.watch.on_noticed.append(lost.inc)
+
+    def watch_bodies(self, budget: Budget) -> None:
+        """Show what this budget holds."""
+        held = Gauge("layby_request_body_bytes", "Bytes of request bodies under way.", registry=self.registry)
+        held.set_function(lambda: budget.held)
 
     def _committed(self, keys: SessionKeys, head: Head, lines: list[Line]) -> None:
         self._commits.inc()

@@ -1,52 +1,179 @@
-"""What is no HTTP at all never reaches the application; it is answered here, in the form that every refusal has."""
+"""The connection, below the application: what is no HTTP at all, and clients that are endlessly slow.
+
+Each is answered in the form that every refusal has, where an answer can still be told from one that is under way.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api import problems
-from eventstore.domain.errors import InvalidRequest
+from eventstore.domain.errors import InvalidRequest, LaybyError, RequestTimeout
 from eventstore.domain.ids import random_id
 
 HEAD_BYTES: Final = 64 * 1024
+PATIENCE_S: Final = 20.0
+"""How long a request may take to arrive; its body gets so much more as is worth its size at the slowest rate."""
+SLOWEST: Final = 16 * 1024
+"""Bytes a second that a body must keep up, once the patience is used up."""
+UNREAD_BYTES: Final = 256 * 1024
+UNREAD_S: Final = 30.0
+UNREAD_RATE: Final = 4 * 1024
+"""Of an answer that a client has not taken yet, and that is larger than this, so many bytes a second must go."""
+PIPELINED: Final = 1_000
+"""Requests that may wait behind one that is being answered on the same connection."""
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with a refusal of ours in place of a line of text, and a limit on what may come before a
-    body: the parser collects a header that never ends."""
+    """uvicorn's protocol, with refusals of ours in place of a line of text, and limits in size and time: the parser
+    collects a header that never ends, and nothing else asks for a request to come to its end."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._head: int | None = 0
+        self._number: int = 0  # of the request that arrives, or arrived last
+        self._heading: bool = True  # before its body
+        self._begun: bool = False  # it has begun to arrive, and has not arrived
+        self._head: int = 0  # bytes of its head that the parser has told of
+        self._unheard: int = 0  # bytes that came while it told of no end
+        self._since: float = 0.0
+        self._body: int = 0  # bytes of it so far
+        self._timer: asyncio.TimerHandle | None = None
+        self._reader: asyncio.TimerHandle | None = None
+        self._unread: int = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]  # as uvicorn has it
+        super().connection_made(transport)
+        # As idle as between two requests; uvicorn waits for a first one for ever.
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        self._stop_watching()
+        super().connection_lost(exc)
+
+    # What arrives
 
     def data_received(self, data: bytes) -> None:
-        heading = self._head is not None
+        number = self._number if self._heading else -1
         super().data_received(data)
-        if heading and self._head is not None:
-            self._head += len(data)
-            if self._head > HEAD_BYTES and not self.transport.is_closing():
-                self.send_400_response("")
+        if self.transport.is_closing():
+            return None
+        if self._heading and number == self._number:  # all of it, and the parser may not have told of it yet
+            self._unheard += len(data)
+            if self._unheard > HEAD_BYTES:
+                return self.send_400_response("")
+        if len(self.pipeline) > PIPELINED:
+            return self.transport.close()
+        if not self._begun:
+            self._stop_waiting()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(PATIENCE_S, self._late)
+        return None
 
     def on_message_begin(self) -> None:
-        self._head = 0
+        self._number += 1
+        self._heading = self._begun = True
+        self._head = self._unheard = self._body = 0
+        self._since = self.loop.time()
         super().on_message_begin()
 
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def _count(self, size: int) -> None:
+        """Raising tells the parser to give up, which ends in a refusal."""
+        self._head += size
+        if self._head > HEAD_BYTES:
+            raise ValueError("the head is too large")
+
     def on_headers_complete(self) -> None:
-        self._head = None
+        self._heading = False
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._body += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._heading, self._begun = True, False
+        self._stop_waiting()
+        super().on_message_complete()
+
+    def _late(self) -> None:
+        """The request should be here by now."""
+        self._timer = None
+        wait = self._since + PATIENCE_S + self._body / SLOWEST - self.loop.time()
+        if wait <= 0 and self.flow.read_paused:  # it is we who do not read
+            wait = PATIENCE_S
+        if wait > 0:
+            self._timer = self.loop.call_later(wait, self._late)
+        else:
+            self._refuse(
+                RequestTimeout(f"the request did not arrive in {PATIENCE_S:.0f} s and at {SLOWEST} bytes a second"),
+                "408 Request Timeout",
+            )
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # What is taken
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.transport.get_write_buffer_size()
+        self._reader = self.loop.call_later(UNREAD_S, self._unmoved)
+
+    def resume_writing(self) -> None:
+        self._stop_watching()
+        super().resume_writing()
+
+    def _unmoved(self) -> None:
+        """End an answer that a client hardly takes, and that stands in memory. Streams hold little, and may be slow."""
+        size = self.transport.get_write_buffer_size()
+        if size > UNREAD_BYTES and self._unread - size < UNREAD_S * UNREAD_RATE:
+            return self.transport.abort()
+        self._unread = size
+        self._reader = self.loop.call_later(UNREAD_S, self._unmoved)
+        return None
+
+    def _stop_watching(self) -> None:
+        if self._reader is not None:
+            self._reader.cancel()
+            self._reader = None
+
+    # Refusals
 
     def send_400_response(self, msg: str) -> None:
         error = InvalidRequest.unreadable(
             f"this is not a request that HTTP/1.1 allows, or it has more than {HEAD_BYTES} bytes before its body:"
             " look at its URL and its headers"
         )
-        body = json.dumps({**problems.document(error, ""), "status": problems.WRONG_ADDRESS}).encode()
-        head = (
-            f"HTTP/1.1 {problems.WRONG_ADDRESS} Bad Request\r\ncontent-type: {problems.MEDIA_TYPE}\r\n"
-            f"content-length: {len(body)}\r\nlayby-request-id: {random_id('')}\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
+        self._refuse(error, f"{problems.WRONG_ADDRESS} Bad Request")
+
+    def _refuse(self, error: LaybyError, status: str) -> None:
+        """Answer, unless that could be taken for the answer to another request; and close."""
+        if self._may_answer:
+            body = json.dumps({**problems.document(error, ""), "status": int(status[:3])}).encode()
+            head = (
+                f"HTTP/1.1 {status}\r\ncontent-type: {problems.MEDIA_TYPE}\r\n"
+                f"content-length: {len(body)}\r\nlayby-request-id: {random_id('')}\r\nconnection: close\r\n\r\n"
+            )
+            self.transport.write(head.encode() + body)
         self.transport.close()
+
+    @property
+    def _may_answer(self) -> bool:
+        if self._heading:  # nothing is known of the request yet; the one before may be under way
+            return not self.cycle or self.cycle.response_complete
+        return not self.cycle.response_started and not self.pipeline

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Final, Literal, cast
+from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 
@@ -19,6 +20,24 @@ _LARGEST: Final = 2**53 - 1
 _PREFIX = re.compile(r"([a-z][a-z0-9_]*\.)+\*", re.ASCII)
 
 Order = Literal["asc", "desc"]
+
+
+def refuse_unknown(query: bytes, known: frozenset[str]) -> None:
+    """Raises `InvalidRequest` for a parameter that a route does not have, and for one that is no UTF-8."""
+    for part in query.split(b"&"):
+        name, _, value = (_decoded(half) for half in part.partition(b"="))
+        if name is None or value is None or not query.isascii():
+            raise InvalidRequest.parameter(name or "", "must be UTF-8, percent-encoded")
+        if part and name not in known:
+            others = f"this route has {', '.join(sorted(known))}" if known else "this route has none"
+            raise InvalidRequest.parameter(name, f"is no parameter here; {others}")
+
+
+def _decoded(raw: bytes) -> str | None:
+    try:
+        return unquote_to_bytes(raw.replace(b"+", b" ")).decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def text(request: Request, name: str) -> str | None:

@@ -6,7 +6,7 @@ A path is split as it was sent and decoded part by part, so that an encoded slas
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
 
@@ -15,7 +15,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import Receive, Scope, Send
 
-from eventstore.domain.errors import MethodNotAllowed, NotFound
+from api.query import refuse_unknown
+from eventstore.domain.errors import InvalidRequest, MethodNotAllowed, NotFound
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 _PARAMETER = re.compile(r"\{(\w+)\}")
@@ -26,6 +27,7 @@ class _Target:
     endpoint: Endpoint
     pattern: str
     names: list[str]
+    query: frozenset[str] | None
 
 
 @dataclass(slots=True)
@@ -40,8 +42,10 @@ class _Node:
 class Router:
     """An ASGI application that hands each request to the endpoint of its route."""
 
-    def __init__(self, routes: Iterable[BaseRoute]) -> None:
+    def __init__(self, routes: Iterable[BaseRoute], query: Mapping[str, frozenset[str]] | None = None) -> None:
+        """`query` names the parameters of each path, with `METHOD path` as its key; what is not in it takes any."""
         self._root: _Node = _Node()
+        self._query: Mapping[str, frozenset[str]] = query or {}
         for route in routes:
             self._add(route, "")
 
@@ -58,9 +62,9 @@ class Router:
                 node.other = node = node.other or _Node()
             else:
                 node = node.named.setdefault(part, _Node())
-        target = _Target(route.endpoint, pattern, _PARAMETER.findall(pattern))
         for method in route.methods or ():
-            node.targets[method] = target
+            known = self._query.get(f"{'GET' if method == 'HEAD' else method} {pattern}")
+            node.targets[method] = _Target(route.endpoint, pattern, _PARAMETER.findall(pattern), known)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         node, values = self._find(scope)
@@ -68,17 +72,19 @@ class Router:
         if target is None:
             raise _no_such_method(scope["method"], node)
         scope["route"] = target.pattern
-        scope["path_params"] = dict(zip(target.names, values, strict=True))
+        scope["path_params"] = dict(zip(target.names, map(_decoded, target.names, values), strict=True))
+        if scope["query_string"] and target.query is not None:
+            refuse_unknown(scope["query_string"], target.query)
         response = await target.endpoint(Request(scope, receive, send))
         await response(scope, receive, send)
 
-    def _find(self, scope: Scope) -> tuple[_Node, list[str]]:
-        node, values = self._root, list[str]()
+    def _find(self, scope: Scope) -> tuple[_Node, list[bytes]]:
+        node, values = self._root, list[bytes]()
         for raw in scope["raw_path"].split(b"/")[1:]:
-            part = unquote_to_bytes(raw).decode(errors="replace") if b"%" in raw else raw.decode("latin-1")
-            if (named := node.named.get(part)) is not None:
+            part = unquote_to_bytes(raw) if b"%" in raw else raw
+            if (named := node.named.get(part.decode("latin-1"))) is not None:
                 node = named
-            elif node.other is not None and part and "/" not in part:
+            elif node.other is not None and part and b"/" not in part:
                 node = node.other
                 values.append(part)
             else:
@@ -86,6 +92,14 @@ class Router:
         if not node.targets:
             raise _no_such_route()
         return node, values
+
+
+def _decoded(name: str, value: bytes) -> str:
+    """Never with something else in place of what is wrong: that could be the name of another thing."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise InvalidRequest.parameter(name, "must be UTF-8, percent-encoded") from None
 
 
 def _no_such_route() -> NotFound:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+from api.budget import Budget
 from api.live import Live
 from api.metrics import Metrics
 from api.principal import Door
@@ -24,6 +25,11 @@ class Services:
     metrics: Metrics = field(default_factory=Metrics)
     live: Live = field(default_factory=Live)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    budget: Budget = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budget", Budget(self.settings.body_bytes))  # frozen from here on
+        self.metrics.watch_bodies(self.budget)
 
     def stop(self) -> None:
         """Cut what is open, and let nothing that stays open begin."""

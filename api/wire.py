@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from api.budget import Budget
 from api.headers import idempotency_key, retry_of
 from api.principal import Principal
 from api.services import Services
@@ -37,23 +38,26 @@ async def receive_post(services: Services, request: Request, scope: str, limit: 
     """Let the request in and read its body. Raises `LaybyError`."""
     principal = services.door.enter(request, scope)
     idempotency_key(request)  # a garbled one is refused before anything is read
-    body = await read_body(request, limit)
+    body = await read_body(services.budget, request, limit)
     return Posted(principal, body, retry_of(request, principal, body))
 
 
-async def read_body(request: Request, limit: int) -> bytes:
-    """The whole body, never holding more than the limit. Raises `TooLarge`."""
+async def read_body(budget: Budget, request: Request, limit: int) -> bytes:
+    """The whole body, never holding more than the limit. Raises `TooLarge`, and `Overloaded` beyond the budget."""
     declared = next((value for name, value in request.scope["headers"] if name == b"content-length"), b"0")
     if int(declared) > limit:
         raise _too_large(limit)
+    budget.check(int(declared))
     body = bytearray()
     while True:
         message = await request.receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
-        body += message.get("body", b"")
-        if len(body) > limit:
+        piece = message.get("body", b"")
+        if len(body) + len(piece) > limit:
             raise _too_large(limit)
+        budget.take(request.scope, len(piece))
+        body += piece
         if not message.get("more_body", False):
             return bytes(body)
 

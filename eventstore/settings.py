@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 DAY_MS = 86_400_000
+MIB = 1024 * 1024
 CENTURY_MS = 36_525 * DAY_MS
 REDIS_SCHEMES = ("redis://", "rediss://", "unix://", "redis+cluster://", "redis+sentinel://")
 
@@ -96,6 +97,11 @@ class Settings(BaseSettings):
     )
     max_pending: int = Field(
         4096, ge=1, description="commands that may wait before 503 overloaded, a whole number from 1"
+    )
+    body_bytes: int = Field(
+        64 * MIB,
+        ge=8 * MIB,
+        description=f"bytes of request bodies under way before 503 overloaded, a whole number from {8 * MIB}",
     )
 
     @model_validator(mode="after")

@@ -94,7 +94,7 @@ def _replayed(route: Route, status: int, node: Node) -> Node:
 
 def _problems(route: Route) -> list[str]:
     """Those of the route, and those that come with its shape."""
-    found = ["internal-error", *route.problems]
+    found = ["internal-error", "untrusted-origin", *route.problems]
     if route.all_parameters or route.body:
         found.append("invalid-request")
     if route.scope is not None:
@@ -106,7 +106,7 @@ def _problems(route: Route) -> list[str]:
     if "interrupt_id" in route.path_parameters:
         found.append("call-not-found")
     if route.method == "post":
-        found += ["too-large", "idempotency-key-reused", "request-in-progress"]
+        found += ["too-large", "request-timeout", "idempotency-key-reused", "request-in-progress"]
     return found
 
 

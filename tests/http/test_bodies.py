@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import time
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 MIB = 1024 * 1024
+HELD = "layby_request_body_bytes"
 
 
 @pytest.fixture
@@ -19,7 +23,7 @@ def sid(api):
 def test_a_declared_length_beyond_the_limit_is_refused_before_it_is_sent(server):
     address = urlsplit(server.url)
     with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
-        connection.sendall(b"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n")
+        connection.sendall(b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999\r\n\r\n")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 413 ")
 
 
@@ -130,6 +134,12 @@ def test_a_lone_surrogate_is_pointed_at(api, problem):
         ("/{}/messages", {}, ["/continuation_token", "/message"]),
         ("/{}/messages", {"continuation_token": "x", "message": None}, ["/message"]),
         ("/{}/calls/x/claim", {"owner": ""}, ["/owner"]),
+        ("/{}/calls/x/claim", {"owner": "w" * 201}, ["/owner"]),
+        ("", {"agent": "a" * 201, "run_id": "r" * 201, "thread_id": "t" * 201}, ["/agent", "/thread_id", "/run_id"]),
+        ("", {"metadata": {"x": "y" * 262_144}}, ["/metadata"]),
+        ("/{}/calls/x/decision", {"action": "reject", "note": "n" * 10_001}, ["/note"]),
+        ("/{}/calls/x/settle", {"outcome": "executed", "note": "n" * 10_001}, ["/note"]),
+        ("/{}/authorizations/x/complete", {"success": False, "error": "e" * 10_001}, ["/error"]),
         ("/{}/calls/x/claim", {"owner": "w", "lease_ms": 99}, ["/lease_ms"]),
         ("/{}/calls/x/claim", {"owner": "w", "lease_ms": 100.0}, ["/lease_ms"]),
         ("/{}/calls/x/release", {"attempt": True}, ["/attempt"]),
@@ -164,3 +174,48 @@ def test_big_numbers_come_back_whole(api):
     assert api.post(f"/v1/sessions/{sid}/events", content=body).status_code == 201
     text = api.get(f"/v1/sessions/{sid}/events", params={"from": 2}).text
     assert "1" + "0" * 4999 + "7" in text
+
+
+def raw(server) -> socket.socket:
+    address = urlsplit(server.url)
+    return socket.create_connection((address.hostname, address.port), timeout=20)
+
+
+def wait_for(condition) -> None:
+    give_up = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+def test_bodies_under_way_are_bounded_by_their_bytes(new_server, problem):
+    limit = 8 * MIB
+    server = new_server(body_bytes=str(limit))
+    with server.client() as api, contextlib.ExitStack() as stack:
+        sid = api.create()
+        path = f"/v1/sessions/{sid}/events"
+        head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {4 * MIB}\r\n\r\n".encode()
+        open_ = [stack.enter_context(raw(server)) for _ in range(2)]
+        for connection in open_:
+            connection.sendall(head)
+        assert api.metric(HELD) == 0, "what is announced alone keeps nobody out"
+        for connection in open_:
+            connection.sendall(b" " * (4 * MIB - 10))
+        wait_for(lambda: api.metric(HELD) == limit - 20)
+        answer = api.post(path, content=b'{"type":"a.b","data":{"more":"than 20 bytes"}}')
+        problem(answer, 503, "overloaded")
+        assert answer.headers["retry-after"]
+        problem(api.post(path, content=iter([b'{"type":"a.b",', b'"data":{"x":1}}'])), 503, "overloaded")
+        open_[0].close()
+        wait_for(lambda: api.metric(HELD) == limit // 2 - 10)
+        assert api.publish(sid, {"type": "a.b"}).status_code == 201
+        open_[1].sendall(b"[]" + b" " * 8)
+        assert open_[1].recv(65_536).startswith(b"HTTP/1.1 422 ")
+        wait_for(lambda: api.metric(HELD) == 0)
+
+
+def test_a_body_that_is_refused_is_held_no_longer(api, sid):
+    api.post(f"/v1/sessions/{sid}/events", content=b"{" * 100_000)
+    with contextlib.suppress(OSError, httpx.HTTPError):  # the answer may overtake the body
+        api.post("/v1/sessions", content=iter([b" " * MIB, b" " * MIB]))
+    wait_for(lambda: api.metric(HELD) == 0)

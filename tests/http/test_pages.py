@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -92,3 +95,23 @@ def test_lines_and_json_hold_the_same_bytes(api, long_session):
     lines = api.get(f"/v1/sessions/{long_session}/events", params={"limit": 3}).text
     both = api.get(f"/v1/sessions/{long_session}/events", params={"limit": 3}, headers={"Accept": "application/json"})
     assert both.text == '{"events":[' + lines.rstrip("\n").replace("\n", ",") + '],"next_from":4,"last_seq":301}'
+
+
+def test_a_page_that_nobody_reads_holds_nothing_but_itself(server, api):
+    """Readers that do not read: the engine is asked once for each, and answers others meanwhile."""
+    sid = api.create()
+    for _ in range(2):
+        api.publish(sid, *[{"type": "a.b", "data": {"x": "y" * 200_000}}] * 15)
+    address = urlsplit(server.url)
+    request = f"GET /v1/sessions/{sid}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):
+            connection = socket.socket()
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            stack.enter_context(connection)
+            connection.connect((address.hostname, address.port))
+            connection.sendall(request)
+            assert connection.recv(16).startswith(b"HTTP/1.1 200")
+        for _ in range(20):
+            assert api.publish(sid, {"type": "a.b"}).status_code == 201
+            assert len(api.page(sid, limit=5)["events"]) == 5

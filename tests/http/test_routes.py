@@ -7,18 +7,23 @@ import contextlib
 import json
 import re
 import socket
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import httpx
 import pytest
+from redis import Redis
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
+from api.budget import Budget
 from api.edge import Edge
 from api.metrics import Metrics
 from api.routing import Router
 from eventstore.domain.errors import StoreUnavailable
+from eventstore.domain.fields import SESSION_ID
+from eventstore.engine.directory import DataDirectory
+from eventstore.keys import Keys
 
 
 @pytest.mark.parametrize(
@@ -119,7 +124,7 @@ def test_the_service_describes_itself(api):
 def test_what_is_no_http_is_refused_like_everything_else(server, request_line):
     address = urlsplit(server.url)
     with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
-        connection.sendall(request_line + b"\r\nHost: x\r\n\r\n")
+        connection.sendall(request_line + b"\r\nHost: localhost\r\n\r\n")
         answer = b"".join(iter(lambda: connection.recv(65_536), b""))
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ") and b"layby-request-id: " in head
@@ -130,7 +135,7 @@ def test_a_header_without_an_end_is_refused(server):
     """Whoever sends it must not keep the parser collecting."""
     address = urlsplit(server.url)
     with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: ")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ")
         with contextlib.suppress(ConnectionError):  # it may be refused before all is sent
             for _ in range(100):
                 connection.sendall(b"a" * 10_000)
@@ -147,7 +152,7 @@ def test_a_large_body_is_no_large_header(api):
 
 
 def client_of(*routes, **options):
-    app = Edge(Router(routes), Metrics())
+    app = Edge(Router(routes), Metrics(), Budget())
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", **options)
 
 
@@ -183,3 +188,109 @@ def test_routes_may_be_mounted():
 
     mounted = Mount("/zhin/v1", routes=[Route("/session/{id}", show)])
     assert run(client_of(mounted).get("/zhin/v1/session/a%20b")).text == "a b /zhin/v1/session/{id}"
+
+
+def send(api, method, target, **options):
+    """A request to exactly this target."""
+    return api.send(httpx.Request(method, httpx.URL(str(api.base_url)).copy_with(raw_path=target), **options))
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "named"),
+    [
+        ("GET", b"/v1/sessions?stat=running", "stat"),
+        ("GET", b"/v1/sessions?status=running&Limit=3", "Limit"),
+        ("GET", b"/v1/sessions?=3", ""),
+        ("HEAD", b"/v1/sessions?page=3", "page"),
+        ("GET", b"/v1/calls?tool=pay", "tool"),
+        ("GET", b"/v1/stream?from=1", "from"),
+        ("GET", b"/v1/sessions/x?at=1&form=2", "form"),
+        ("GET", b"/v1/sessions/x/events?types=a.b&since=2", "since"),
+        ("GET", b"/v1/sessions/x/stream?until=idle&limit=3", "limit"),
+        ("GET", b"/v1/sessions/x/calls/y?wait=5", "wait"),
+        ("POST", b"/v1/sessions?dry_run=true", "dry_run"),
+        ("POST", b"/v1/sessions/x/events?durability=memory", "durability"),
+        ("DELETE", b"/v1/sessions/x?force=1", "force"),
+        ("GET", b"/healthz?verbose", "verbose"),
+        ("GET", b"/v1/sessions?agent=%FF", "agent"),
+        ("GET", b"/v1/sessions?agent=%ED%A0%80", "agent"),
+        ("GET", b"/v1/sessions?%FF=1", ""),
+    ],
+)
+def test_a_parameter_that_a_route_does_not_have_is_refused(api, problem, method, target, named):
+    answer = send(api, method, target)
+    assert answer.status_code == 400
+    if method != "HEAD":
+        assert [error["parameter"] for error in problem(answer, 400, "invalid-request")["errors"]] == [named]
+
+
+def test_parameters_are_known_however_they_are_encoded(api):
+    for query in (b"", b"&", b"lim%69t=3", b"agent=a+b&agent=%C3%A9", b"limit=3&limit=5"):
+        assert send(api, "GET", b"/v1/sessions?" + query).status_code == 200, query
+    assert send(api, "GET", b"/zhin/v1/health?anything=goes").status_code == 200
+
+
+ESCAPES = [
+    "..",
+    ".",
+    "a:b",
+    "{p00}",
+    "*",
+    "a\nb",
+    "a\x00b",
+    "a b",
+    "日本",
+    "a{b}c",
+    "x" * 200,
+    "?",
+    "layby:store",
+    "[a-z]",
+]
+
+
+def test_names_in_a_path_never_leave_their_keys(new_server):
+    """As a session, and as a call: nothing but keys of ours, in the slot that the name belongs to."""
+    server = new_server()
+    with server.client() as api:
+        made = {try_to_escape(api, name) for name in ESCAPES}
+    safe = r"[A-Za-z0-9_.~%-]+"
+    known = re.compile(
+        rf"layby:(?:store|keys|\{{p\d\d\}}:(?:deadlines|feed|sessions|proj:.*)"
+        rf"|\{{p(\d\d)\}}:default:s:({safe}):(?:head|events|calls|due:{safe}))"
+    )
+    found = [
+        known.fullmatch(key.decode())
+        for key in Redis(unix_socket_path=str(DataDirectory(server.data_dir).socket())).scan_iter()
+    ]
+    assert all(found), "a key that is none of ours"
+    sessions = {(unquote(key[2]), int(key[1])) for key in found if key and key[2]}
+    assert sessions == {(name, Keys(64).session("default", name).partition.number) for name in made}
+
+
+def try_to_escape(api, name: str) -> str:
+    """The session that was made for it."""
+    quoted = "".join(f"%{byte:02X}" for byte in name.encode()).encode()
+    sid = api.create(session_id=name) if SESSION_ID.fullmatch(name) and name not in (".", "..") else api.create()
+    api.publish(sid, {"type": "input.requested", "data": {"interrupt_id": name, "tool_name": "t", "tool_args": {}}})
+    for method, target in (
+        ("GET", b"/v1/sessions/%s" % quoted),
+        ("DELETE", b"/v1/sessions/%s%%00" % quoted),
+        ("GET", b"/v1/sessions/%s/calls/%s" % (sid.encode(), quoted)),
+        ("POST", b"/v1/sessions/%s/calls/%s/decision" % (sid.encode(), quoted)),
+        ("POST", b"/zhin/v1/authorization/%s/complete" % quoted),
+    ):
+        assert send(api, method, target, json={"action": "approve", "success": True}).status_code < 500
+    return sid
+
+
+@pytest.mark.parametrize("bad", [b"%FF", b"%C3", b"%ED%A0%80", b"a%80b"])
+def test_a_path_that_is_no_text_names_nothing(api, problem, bad):
+    """Decoded with a stand-in for what is wrong, it could name something else."""
+    sid = api.create()
+    api.ask(sid, "\N{REPLACEMENT CHARACTER}")
+    api.ask(sid, "a\N{REPLACEMENT CHARACTER}b")
+    answer = send(api, "GET", b"/v1/sessions/%s/calls/%s" % (sid.encode(), bad))
+    assert problem(answer, 400, "invalid-request")["errors"][0]["parameter"] == "interrupt_id"
+    answer = send(api, "GET", b"/v1/sessions/" + bad)
+    assert problem(answer, 400, "invalid-request")["errors"][0]["parameter"] == "session_id"
+    problem(send(api, "GET", b"/v1/" + bad), 404, "not-found")

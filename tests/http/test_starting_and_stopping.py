@@ -105,7 +105,7 @@ def test_a_stop_waits_for_no_client_that_does_not_read(new_server):
         for _ in range(20):
             connection = socket.create_connection((address.hostname, address.port))
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            connection.sendall(f"GET /v1/sessions/{sid}/stream HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            connection.sendall(f"GET /v1/sessions/{sid}/stream HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             deaf.append(connection)
         while api.metric("layby_open_tails") < 20:
             pass

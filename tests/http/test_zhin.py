@@ -11,6 +11,7 @@ import httpx
 import pytest
 from starlette.routing import Route
 
+from api.budget import Budget
 from api.edge import Edge
 from api.metrics import Metrics
 from api.routing import Router
@@ -394,7 +395,7 @@ def test_every_fault_has_the_form_of_the_mount(error, status, code, headers):
     async def fail(_):
         raise error
 
-    app = Edge(Router([Route("/zhin/x", guarded(fail))]), Metrics())
+    app = Edge(Router([Route("/zhin/x", guarded(fail))]), Metrics(), Budget())
 
     async def ask():
         transport = httpx.ASGITransport(app)

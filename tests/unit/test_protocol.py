@@ -1,0 +1,298 @@
+"""Connections of clients that are slow, or speak no HTTP: on a clock and a transport of the test's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from api import protocol
+from api.protocol import PATIENCE_S, PIPELINED, SLOWEST, UNREAD_BYTES, UNREAD_RATE, UNREAD_S, HttpProtocol
+
+HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+LONG = HEAD + b"Content-Length: 9999999\r\n\r\n"
+SHORT = HEAD + b"Content-Length: 1\r\n\r\nx"
+
+
+class Timer:
+    def __init__(self, at: float, call: Callable[[], None]) -> None:
+        self.at, self.call = at, call
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Task:
+    def add_done_callback(self, _: Any) -> None: ...
+
+
+class Loop:
+    """A clock that is moved by hand, and the timers on it."""
+
+    def __init__(self) -> None:
+        self.now, self.timers, self.started = 0.0, list[Timer](), 0
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, delay: float, call: Callable[[], None]) -> Timer:
+        self.timers.append(Timer(self.now + delay, call))
+        return self.timers[-1]
+
+    def create_task(self, work: Any, **_: Any) -> Task:
+        work.close()
+        self.started += 1
+        return Task()
+
+    def pass_(self, seconds: float) -> None:
+        end = self.now + seconds
+        while due := [timer for timer in self.timers if not timer.cancelled and timer.at <= end]:
+            timer = min(due, key=lambda timer: timer.at)
+            self.timers.remove(timer)
+            self.now = timer.at
+            timer.call()
+        self.now = end
+
+
+class Transport:
+    def __init__(self) -> None:
+        self.sent, self.closed, self.aborted, self.unread = b"", False, False, 0
+
+    def get_extra_info(self, _: str, default: Any = None) -> Any:
+        return default
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.sent += data
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = self.aborted = True
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+@pytest.fixture
+def line(loop: Loop) -> HttpProtocol:
+    async def app(scope: Any, receive: Any, send: Any) -> None: ...
+
+    config = uvicorn.Config(app, interface="asgi3", ws="none", lifespan="off", log_config=None, timeout_keep_alive=75)
+    config.load()
+    made = HttpProtocol(config, ServerState(), {}, loop)
+    made.connection_made(Transport())  # type: ignore[arg-type]
+    return made
+
+
+def refused(line: HttpProtocol, status: int) -> dict[str, Any]:
+    assert line.transport.closed
+    head, _, body = line.transport.sent.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status) and b"connection: close" in head
+    assert json.loads(body)["status"] == status
+    return json.loads(body)
+
+
+def answered(line: HttpProtocol) -> None:
+    """The application has answered, as far as the connection can tell."""
+    line.cycle.response_started = line.cycle.response_complete = True
+    line.on_response_complete()
+
+
+def test_a_head_that_drips_is_refused_in_time(line, loop):
+    for byte in HEAD[:20]:
+        assert not line.transport.closed
+        line.data_received(bytes([byte]))
+        loop.pass_(PATIENCE_S / 21)
+    loop.pass_(1)
+    assert refused(line, 408)["type"].endswith("/request-timeout")
+
+
+def test_a_connection_on_which_nothing_comes_is_closed_without_a_word(line, loop):
+    loop.pass_(74)
+    assert not line.transport.closed
+    loop.pass_(2)
+    assert line.transport.closed and line.transport.sent == b""
+
+
+def test_the_time_begins_with_the_request_and_not_with_the_connection(line, loop):
+    loop.pass_(70)
+    line.data_received(HEAD)
+    loop.pass_(PATIENCE_S - 1)
+    assert not line.transport.closed
+    line.data_received(b"Content-Length: 0\r\n\r\n")
+    loop.pass_(1_000)
+    assert not line.transport.closed and loop.started == 1
+
+
+@pytest.mark.parametrize("head", [LONG, CHUNKED])
+def test_a_body_that_stalls_is_refused(line, loop, head):
+    line.data_received(head)
+    loop.pass_(PATIENCE_S + 1)
+    refused(line, 408)
+
+
+def test_a_body_at_one_byte_a_second_is_refused(line, loop):
+    line.data_received(LONG)
+    for _ in range(int(PATIENCE_S) + 2):
+        if not line.transport.closed:
+            line.data_received(b"x")
+        loop.pass_(1)
+    refused(line, 408)
+
+
+def test_a_body_that_keeps_up_the_rate_is_taken(line, loop):
+    line.data_received(LONG)
+    for _ in range(100):
+        line.data_received(b"x" * SLOWEST)
+        line.cycle.body.clear()
+        line.flow.resume_reading()  # as the application does by receiving
+        loop.pass_(1)
+    assert not line.transport.closed
+    loop.pass_(PATIENCE_S + 1)
+    refused(line, 408)
+
+
+def test_a_client_is_not_blamed_while_it_is_we_who_do_not_read(line, loop):
+    line.data_received(LONG + b"x" * 100_000)
+    assert line.flow.read_paused
+    loop.pass_(10 * PATIENCE_S)
+    assert not line.transport.closed
+    line.flow.resume_reading()
+    loop.pass_(2 * PATIENCE_S)
+    refused(line, 408)
+
+
+def test_what_follows_an_answer_that_came_early_is_not_waited_for(line, loop):
+    line.data_received(LONG)
+    answered(line)
+    loop.pass_(PATIENCE_S + 1)
+    assert line.transport.closed and line.transport.sent == b"", "a second answer would belong to nothing"
+
+
+def test_garbage_behind_a_request_that_is_being_answered_is_not_told_as_its_answer(line, loop):
+    line.data_received(SHORT)
+    line.data_received(b"\x00\x00\x00")
+    assert line.transport.closed and line.transport.sent == b""
+
+
+def test_garbage_inside_a_body_is_told(line):
+    line.data_received(CHUNKED + b"zz\r\n")
+    refused(line, 400)
+
+
+def test_garbage_in_a_body_that_waits_behind_another_request_is_not_told(line):
+    line.data_received(SHORT + CHUNKED + b"zz\r\n")
+    assert line.transport.closed and line.transport.sent == b""
+
+
+def test_garbage_after_an_answer_is_told(line):
+    line.data_received(SHORT)
+    answered(line)
+    line.data_received(b"garbage\r\n\r\n")
+    refused(line, 400)
+
+
+def test_a_head_too_large_is_refused_however_it_comes(line):
+    line.data_received(HEAD)
+    for _ in range(200):
+        if not line.transport.closed:
+            line.data_received(b"X: " + b"y" * 1_000 + b"\r\n")
+    refused(line, 400)
+
+
+@pytest.mark.parametrize("fields", [b"X: " + b"y" * 70_000, (b"X: " + b"y" * 1_000 + b"\r\n") * 70])
+def test_a_head_too_large_that_comes_at_once_is_refused_too(line, fields):
+    line.data_received(HEAD + fields + b"\r\n\r\n")
+    refused(line, 400)
+
+
+def test_a_head_that_is_just_not_too_large_is_taken_piece_by_piece(line):
+    line.data_received(HEAD)
+    for _ in range(60):
+        line.data_received(b"X: " + b"y" * 1_000 + b"\r\n")
+    line.data_received(b"\r\n")
+    assert not line.transport.closed
+
+
+def test_a_target_too_large_is_refused(line):
+    line.data_received(b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+    refused(line, 400)
+
+
+@pytest.mark.parametrize("behind", [b"", HEAD, HEAD[:1]])
+def test_a_body_that_comes_with_its_head_does_not_count_as_one(line, behind):
+    line.data_received(HEAD + b"Content-Length: 100000\r\n\r\n" + b"x" * 100_000 + behind)
+    assert not line.transport.closed
+
+
+def test_requests_do_not_queue_up_without_end(line):
+    line.data_received(SHORT * (PIPELINED + 1))
+    assert not line.transport.closed
+    line.data_received(SHORT)
+    assert line.transport.closed
+
+
+def take(line: HttpProtocol, loop: Loop, bytes_a_second: float, seconds: float) -> None:
+    """The client reads so much of what is under way."""
+    for _ in range(int(seconds)):
+        line.transport.unread = max(0, line.transport.unread - int(bytes_a_second))
+        loop.pass_(1)
+
+
+def test_an_answer_that_is_not_taken_is_ended(line, loop):
+    line.transport.unread = 4_000_000
+    line.pause_writing()
+    take(line, loop, 1, UNREAD_S + 1)
+    assert line.transport.aborted
+
+
+def test_an_answer_that_is_taken_slowly_is_not(line, loop):
+    line.data_received(SHORT)
+    line.transport.unread = 4_000_000
+    line.pause_writing()
+    take(line, loop, 2 * UNREAD_RATE, 10 * UNREAD_S)
+    assert not line.transport.closed
+    line.resume_writing()
+    loop.pass_(10 * UNREAD_S)
+    assert not line.transport.closed
+
+
+def test_a_stream_may_be_taken_as_slowly_as_its_reader_likes(line, loop):
+    line.data_received(SHORT)
+    line.transport.unread = UNREAD_BYTES
+    line.pause_writing()
+    loop.pass_(10 * UNREAD_S)
+    assert not line.transport.closed
+
+
+def test_no_timer_outlives_its_connection(line, loop):
+    line.data_received(HEAD)
+    line.transport.unread = 4_000_000
+    line.pause_writing()
+    line.connection_lost(None)
+    assert all(timer.cancelled for timer in loop.timers)
+
+
+def test_a_request_that_comes_at_once_costs_no_timer(line, loop):
+    line.data_received(SHORT)
+    assert all(timer.cancelled for timer in loop.timers)
+    assert protocol.PATIENCE_S < 75
