@@ -22,7 +22,7 @@ from pathlib import Path
 from proofs import builds, losing
 from proofs.engines import Cluster, Engine
 from proofs.load import Load
-from proofs.proof import Proof, Run
+from proofs.proof import Mutation, Patch, Proof, Run
 from proofs.servers import Server, running
 
 PARTITIONS = 8
@@ -57,6 +57,7 @@ async def _keeps_what_it_acknowledged(run: Run, cluster: Cluster) -> None:
         moved = killed = 0
         stalls = list[float]()
         async with load:
+            await load.claims_no_replica(run, [node for node in cluster.nodes if node not in _primaries(cluster)])
             for number in range(run.pick(quick=1, full=5)):
                 moved += await _move_slots(run, cluster, load, run.pick(quick=2, full=PARTITIONS))
                 await _planned_failover(run, cluster, load, number)
@@ -85,7 +86,7 @@ async def _move_slots(run: Run, cluster: Cluster, load: Load, count: int) -> int
         owner = cluster.owner(slot)
         target = next(node for node in _primaries(cluster) if node is not owner)
         await asyncio.to_thread(cluster.move_slot, slot, target)
-        await load.flowing()
+        await load.flowing(run.pick(quick=60.0, full=60.0, mutated=10.0))
         run.progress(f"slot {slot} moved under load; {load.acknowledged:,} acknowledged")
     return count
 
@@ -109,7 +110,7 @@ async def _kill_primary(run: Run, cluster: Cluster, load: Load, number: int) -> 
     slot, began = _slot(cluster, number + 1), time.monotonic()
     killed = await asyncio.to_thread(cluster.kill_primary, slot)
     await asyncio.to_thread(cluster.taken_over, slot, killed)
-    await load.flowing()
+    await load.flowing(run.pick(quick=60.0, full=60.0, mutated=15.0))
     took = time.monotonic() - began
     run.progress(f"a primary was killed; {load.acknowledged:,} acknowledged, again after {took:.1f} s")
     await asyncio.to_thread(killed.start)
@@ -143,6 +144,33 @@ PROOF = Proof(
     "On Redis Cluster nothing acknowledged at `replicated` is lost over failovers, moving slots and killed primaries;"
     " where `memory` lost events, Layby says so and mixes nothing.",
     prove,
-    mutations=(),
+    mutations=(
+        Mutation(
+            "a-slot-that-moved-is-not-followed",
+            (
+                Patch(
+                    "eventstore/sending.py",
+                    "isinstance(reply, redis_errors.AskError | redis_errors.TryAgainError)",
+                    "isinstance(reply, redis_errors.TryAgainError)",
+                ),
+            ),
+            {"part": "moving"},
+        ),
+        Mutation(
+            "claims-a-replica-that-did-not-answer",
+            (Patch("eventstore/durability.py", "and local and replicas >= self._wanted.replicas:", "and local:"),),
+            {"part": "moving"},
+        ),
+        Mutation(
+            "a-cursor-in-what-is-lost-goes-on",
+            (Patch("eventstore/lua/feed.lua", "return {'other', before and before[1] or '0-0'}", "after = '0-0'"),),
+            {"part": "losing"},
+        ),
+        Mutation(
+            "a-tail-goes-on-with-another-past",
+            (Patch("eventstore/tail.py", "if not hash_ or page.deleted", "if True or page.deleted"),),
+            {"part": "losing"},
+        ),
+    ),
     limit_s={"quick": 180.0, "full": 1500.0},
 )

@@ -24,7 +24,7 @@ from redis.exceptions import ResponseError
 from eventstore.engine.process import find_binary
 from proofs import builds
 from proofs.engines import Engine
-from proofs.proof import CannotRun, Patch, Proof, Run
+from proofs.proof import CannotRun, Mutation, Patch, Proof, Run
 from proofs.servers import Server, running
 
 OLDEST = (7, 0)
@@ -86,7 +86,7 @@ def _kind(binary: Path) -> Kind | None:
 
 async def _durability_is_what_it_was(run: Run, kind: Kind, **options: tuple[str, str]) -> None:
     """For `fsync` asked for, and for a replica asked for where there is none."""
-    for appendonly, appendfsync in (("no", "everysec"), ("yes", "everysec"), ("yes", "always")):
+    for appendonly, appendfsync in (("no", "always"), ("yes", "everysec"), ("yes", "always")):
         folder = run.folder / f"{kind.title}-{appendonly}-{appendfsync}-{len(options)}".replace(" ", "-")
         engine = Engine(folder, binary=kind.binary, appendonly=appendonly, appendfsync=appendfsync, **options)
         try:
@@ -157,6 +157,29 @@ PROOF = Proof(
     "matrix",
     "Layby does the same on every engine from Redis 7.0 on, and what an engine cannot confirm is not claimed.",
     prove,
-    mutations=(),
+    mutations=(
+        Mutation(
+            "claims-what-it-did-not-ask",
+            (Patch("eventstore/durability.py", 'return "fsync" if self._synced else "memory"', 'return "fsync"'),),
+        ),
+        Mutation(
+            "says-nothing-to-its-operator",
+            (
+                Patch(
+                    "eventstore/durability.py", 'if wanted.kind != "memory" and not (synced or can_wait):', "if False:"
+                ),
+            ),
+        ),
+        Mutation(
+            "syncs-what-has-no-file",
+            (
+                Patch(
+                    "eventstore/durability.py",
+                    'append_only and configured.get("appendfsync")',
+                    'configured.get("appendfsync")',
+                ),
+            ),
+        ),
+    ),
     limit_s={"quick": 120.0, "full": 2400.0},
 )

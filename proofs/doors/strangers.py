@@ -123,6 +123,7 @@ async def a_lookup_takes_the_same_road(run: Run, server: Server, keys: Keys, nam
         sent[other] == sent[nobody], f"commands at the engine: {sent[other]} for another's, {sent[nobody]} for none"
     )
     ratio = statistics.median(times[other]) / statistics.median(times[nobody])
+    run.check(0.67 < ratio < 1.5, f"a lookup of another tenant's session takes {ratio:.2f} times as long as of none")
     run.figure("time of a lookup, another tenant's to nobody's (medians)", f"{ratio:.3f}")
 
 

@@ -1,0 +1,197 @@
+"""Publishers and readers that go on whatever breaks, and what they were told: for comparing it with what is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from proofs.client import TIMEOUT_S, Client, page_through
+from proofs.engines import Engine
+from proofs.proof import Breach, Run
+
+KIND = "load.event"
+
+
+@dataclass
+class Writer:
+    """Appends numbered events to a session of its own, one at a time, each with one Idempotency-Key until it is
+    acknowledged; over all the servers in turn."""
+
+    session_id: str
+    ports: Sequence[int]
+    padding: int = 0
+    pause_s: float = 0.0
+    acknowledged: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
+    """Of each number: the seq and the durability that were answered."""
+    answered_at: list[float] = field(default_factory=list[float])
+    asked_at: list[float] = field(default_factory=list[float])
+    """When each of them was asked for, for the first time."""
+    tries: int = 0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        clients = itertools.cycle([Client(port, timeout_s=10) for port in self.ports])
+        body = {"session_id": self.session_id}
+        await next(clients).insist("POST", "/v1/sessions", body, key=f"create-{self.session_id}", limit_s=90)
+        while not stop.is_set():
+            await self.append(next(clients))
+            await asyncio.sleep(self.pause_s)
+
+    async def append(self, client: Client) -> None:
+        number, asked_at = len(self.acknowledged) + 1, time.monotonic()
+        event = {"type": KIND, "data": {"n": number, "padding": "x" * self.padding}}
+        path = f"/v1/sessions/{self.session_id}/events"
+        answer, tries = await client.insist("POST", path, event, key=f"{self.session_id}-{number}", limit_s=90)
+        if answer.status != 201:
+            raise Breach(f"{path}, event {number}, was answered {answer}")
+        told = answer.json()
+        self.acknowledged[number] = told["last_seq"], told["durability"]
+        self.answered_at.append(time.monotonic())
+        self.asked_at.append(asked_at)
+        self.tries += tries
+
+    def lost(self, events: Sequence[dict[str, Any]]) -> list[int]:
+        """The numbers that were acknowledged and do not stand where the answer said."""
+        stored = {event["seq"]: event["data"]["n"] for event in events if event["type"] == KIND}
+        return [number for number, (seq, _) in self.acknowledged.items() if stored.get(seq) != number]
+
+
+class Load:
+    """Writers at work while something breaks."""
+
+    def __init__(
+        self, ports: Sequence[int], count: int, prefix: str, *, padding: int = 0, pause_s: float = 0.0
+    ) -> None:
+        self.ports = list(ports)
+        self.writers = [Writer(f"{prefix}-{n}", self.ports, padding, pause_s) for n in range(count)]
+        self._stop = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Load:
+        self._tasks = [asyncio.create_task(writer.run(self._stop)) for writer in self.writers]
+        await self.flowing()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stop.set()
+        try:
+            await asyncio.gather(*self._tasks)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(len(writer.acknowledged) for writer in self.writers)
+
+    async def flowing(self, limit_s: float = 60.0) -> float:
+        """Wait until each writer has heard another acknowledgement; how long that took. Raises `Breach` if one of them
+        does not."""
+        began, before = time.monotonic(), [len(writer.acknowledged) for writer in self.writers]
+        while any(len(one.acknowledged) <= number for one, number in zip(self.writers, before, strict=True)):
+            for task in self._tasks:
+                if task.done() and (error := task.exception()):
+                    raise error
+            if time.monotonic() - began > limit_s:
+                raise Breach(f"a writer heard no acknowledgement within {limit_s:.0f} s")
+            await asyncio.sleep(0.01)
+        return time.monotonic() - began
+
+    def claimed(self, durability: str, begin: float, end: float) -> list[str]:
+        """What was asked for and acknowledged at this durability between two moments."""
+        found = list[str]()
+        for writer in self.writers:
+            times = zip(writer.acknowledged.items(), writer.asked_at, writer.answered_at, strict=True)
+            found += [
+                f"{writer.session_id} event {number}"
+                for (number, (_, reached)), asked, answered in times
+                if reached == durability and begin < asked and answered < end
+            ]
+        return found
+
+    async def claims_no_replica(self, run: Run, replicas: Sequence[Engine]) -> None:
+        """While every replica hangs, nothing may be acknowledged at `replicated`."""
+        for replica in replicas:
+            replica.freeze()
+        begin = time.monotonic()
+        await asyncio.gather(self.flowing(), asyncio.sleep(1.0))
+        end = time.monotonic()
+        for replica in replicas:
+            replica.thaw()
+        claimed = self.claimed("replicated", begin, end)
+        run.check(not claimed, f"acknowledged at `replicated` while every replica hung: {claimed[:5]}")
+
+    def longest_stall(self) -> float:
+        """The longest time in which one of the writers heard no acknowledgement, in seconds."""
+        pairs = (itertools.pairwise(writer.answered_at) for writer in self.writers)
+        return max((later - earlier for pair in pairs for earlier, later in pair), default=0.0)
+
+    async def check(self, run: Run, durability: str = "") -> int:
+        """Compare with what is stored: nothing acknowledged (at this durability, or at any) is lost, nothing stands
+        twice, no seq is missing. Returns how many acknowledgements were compared."""
+        compared = 0
+        async with Client(self.ports[0]) as client:
+            for writer in self.writers:
+                events = await page_through(client, writer.session_id)
+                numbers = [event["data"]["n"] for event in events if event["type"] == KIND]
+                run.check(
+                    [event["seq"] for event in events] == list(range(1, len(events) + 1)),
+                    f"{writer.session_id}: offsets are not dense",
+                )
+                run.check(
+                    numbers == sorted(set(numbers)), f"{writer.session_id}: doubled or out of order: {numbers[:50]}"
+                )
+                told = {n: what for n, (_, what) in writer.acknowledged.items() if durability in ("", what)}
+                lost = [number for number in writer.lost(events) if number in told]
+                run.check(not lost, f"{writer.session_id}: acknowledged at {durability or 'any'} and lost: {lost[:20]}")
+                compared += len(told)
+        return compared
+
+
+@dataclass
+class Follower:
+    """Follows a session over one server, and reconnects from its last seq whenever it is cut."""
+
+    session_id: str
+    port: int
+    events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    connections: int = 0
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            with contextlib.suppress(OSError, EOFError, ValueError, TimeoutError, asyncio.IncompleteReadError):
+                await self._follow()
+            await asyncio.sleep(random.uniform(0.02, 0.1))
+
+    async def _follow(self) -> None:
+        self.connections += 1
+        reader, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", self.port, limit=1 << 25), 10)
+        path = f"/v1/sessions/{self.session_id}/stream?from={len(self.events) + 1}"
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        try:
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), TIMEOUT_S)
+            if b" 200 " not in head.split(b"\r\n")[0]:
+                return
+            rest = b""
+            while size := int(await asyncio.wait_for(reader.readline(), TIMEOUT_S), 16):
+                rest += (await reader.readexactly(size + 2))[:-2]
+                *lines, rest = rest.split(b"\n")
+                self.events += [json.loads(line) for line in lines if line.strip() and not line.startswith(b'{"end"')]
+        finally:
+            writer.close()
+
+    def check(self, run: Run, stored: Sequence[dict[str, Any]]) -> None:
+        """What it was shown is the beginning of the log, without a gap or a doubling."""
+        shown = self.events
+        run.check(
+            shown == list(stored[: len(shown)]),
+            f"a tail of {self.session_id} saw {[event['seq'] for event in shown][-30:]} of {len(stored)} events,"
+            " and not what is stored",
+        )

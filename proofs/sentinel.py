@@ -1,0 +1,97 @@
+"""A failover by Sentinels, under load: what was acknowledged at `replicated` is there, and tails go on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from proofs.client import Client, page_through
+from proofs.engines import Engine, Sentinels
+from proofs.load import Follower, Load
+from proofs.proof import Mutation, Patch, Proof, Run
+from proofs.servers import Server, running
+
+
+async def prove(run: Run) -> None:
+    group = Sentinels(run.folder / "engines", replicas=2)
+    try:
+        await asyncio.to_thread(group.start)
+        settings = {"durability": "replicated:1"}
+        servers = [Server(run.folder / f"server-{n}", redis_url=group.url, settings=settings) for n in (1, 2)]
+        with running(*servers):
+            await _fail_over(run, group, servers)
+    finally:
+        group.close()
+
+
+async def _fail_over(run: Run, group: Sentinels, servers: list[Server]) -> None:
+    load = Load([server.port for server in servers], run.pick(quick=8, full=32), "sentinel", pause_s=0.01)
+    failovers = run.pick(quick=1, full=3)
+    async with load:
+        followers = [Follower(writer.session_id, servers[n % 2].port) for n, writer in enumerate(load.writers[:6])]
+        tails = [asyncio.create_task(follower.run()) for follower in followers]
+        await load.claims_no_replica(run, [engine for engine in group.engines if engine is not group.master])
+        took = list[float]()
+        for number in range(failovers):
+            killed, seconds = await _kill_master(run, group, load)
+            took.append(seconds)
+            if number + 1 < failovers:
+                await asyncio.to_thread(group.bring_back, killed)
+    compared = await load.check(run, "replicated")
+    await _tails_saw_everything(run, followers, servers[0])
+    for tail in tails:
+        tail.cancel()
+    verified = await asyncio.to_thread(servers[0].layby, "verify")
+    run.check(verified.returncode == 0, f"layby verify: {verified.stdout[-500:]}{verified.stderr[-500:]}")
+    run.figure("failovers", failovers)
+    run.figure("acknowledged", load.acknowledged)
+    run.figure("of them at replicated, all there", compared)
+    run.figure("appending again after", " / ".join(f"{seconds:.1f} s" for seconds in took))
+    run.figure("tails cut and taken up again", sum(one.connections - 1 for one in followers))
+
+
+async def _kill_master(run: Run, group: Sentinels, load: Load) -> tuple[Engine, float]:
+    """Whom, and how long until every writer was acknowledged again."""
+    await asyncio.sleep(run.pick(quick=0.5, full=5.0))
+    run.progress(f"{load.acknowledged:,} acknowledged; the master is killed")
+    began = time.monotonic()
+    killed = await asyncio.to_thread(group.kill_master)
+    await asyncio.to_thread(group.taken_over, killed)
+    await load.flowing(run.pick(quick=60.0, full=60.0, mutated=15.0))
+    return killed, time.monotonic() - began
+
+
+async def _tails_saw_everything(run: Run, followers: list[Follower], server: Server) -> None:
+    """Each tail, taken up where it was cut, has seen the log, or soon has."""
+    give_up = time.monotonic() + 30
+    async with Client(server.port) as client:
+        for follower in followers:
+            stored = await page_through(client, follower.session_id)
+            while len(follower.events) < len(stored) and time.monotonic() < give_up:
+                await asyncio.sleep(0.05)
+            follower.check(run, stored)
+            run.check(
+                len(follower.events) == len(stored),
+                f"a tail of {follower.session_id} stands at {len(follower.events)} of {len(stored)} events",
+            )
+
+
+PROOF = Proof(
+    "sentinel",
+    "A failover by Sentinels loses nothing that was acknowledged at `replicated`; tails go on or are cut and resume.",
+    prove,
+    mutations=(
+        Mutation(
+            "claims-a-replica-that-did-not-answer",
+            (Patch("eventstore/durability.py", "and local and replicas >= self._wanted.replicas:", "and local:"),),
+        ),
+        Mutation(
+            "does-not-ask-sentinels-again",
+            (
+                Patch("eventstore/topology.py", "LOOK_EVERY_S = 2.0", "LOOK_EVERY_S = 2e9"),
+                Patch("eventstore/sentinel.py", "if self.nodes != [node]:", "if not self.nodes:"),
+            ),
+        ),
+    ),
+    limit_s={"quick": 120.0, "full": 600.0},
+)
