@@ -38,7 +38,8 @@ async def _stream(server: Server, session: str, start: int, chance: random.Rando
     """Lines from here on, until the stream is over, or the follower has enough of it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=LINE_LIMIT)
     try:
-        writer.write(f"GET /v1/sessions/{session}/stream?from={start} HTTP/1.1\r\nHost: proof\r\n\r\n".encode())
+        path, host = f"/v1/sessions/{session}/stream?from={start}", f"127.0.0.1:{server.port}"
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
         head = await reader.readuntil(b"\r\n\r\n")
         if head.startswith(b"HTTP/1.1 503"):
             await asyncio.sleep(0.1)
