@@ -20,7 +20,6 @@ from proofs.crash.kills import Kill, Kills
 from proofs.crash.stage import Stage
 from proofs.proof import Proof, Run
 
-LOOKED_AT_IN_THE_END = 200
 OTHER_ENGINE = Path("/usr/bin/redis-server")
 
 
@@ -40,13 +39,14 @@ async def _kills(run: Run) -> None:
     try:
         for stage in used.values():
             await stage.start()
-        on = {private: Kills(run, stage, run.pick(quick=4, full=6)) for private, stage in used.items()}
+        on = {private: Kills(run, stage, run.pick(quick=3, full=6)) for private, stage in used.items()}
         for number, kill in enumerate(planned, 1):
             began = time.monotonic()
             await on[kill.private].one(kill)
             run.progress(f"kill {number} of {len(planned)}: {kill}, judged after {time.monotonic() - began:.1f} s")
         for judged in on.values():
-            await judged.judge(choose.sample(judged.journals, min(len(judged.journals), LOOKED_AT_IN_THE_END)))
+            most = min(len(judged.journals), run.pick(quick=10, full=200))
+            await judged.judge(choose.sample(judged.journals, most))
         if run.size == "full":
             await _verified(run, next(iter(used.values())))
         _figures(run, planned, [journal for one in on.values() for journal in one.journals])
