@@ -21,6 +21,10 @@ FOLD_BYTES = 256 * 1024
 """What is read of a session at once, so that neither this process nor the engine is busy for long with one."""
 
 
+class ModelsDamaged(Exception):
+    """What is stored of a session's models cannot be read; only a rebuild helps."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A session to bring up to date in one generation."""
@@ -56,7 +60,7 @@ class Folded:
 
 
 async def load_views(connection: Connection, targets: Sequence[Target]) -> list[SessionView]:
-    """The stored views, in one round trip; a session that has none yet starts empty."""
+    """The stored views, in one round trip; a session that has none yet starts empty. Raises `ModelsDamaged`."""
     replies = await connection.commands([("HMGET", target.models.view, "seq", "record") for target in targets])
     return [_decode_view(target, *reply) for target, reply in zip(targets, replies, strict=True)]
 
@@ -65,18 +69,24 @@ def _decode_view(target: Target, seq: bytes | None, record: bytes | None) -> Ses
     session_id = target.keys.session_id
     if seq is None or record is None:
         return empty_view(session_id)
-    return from_record(session_id, int(seq), jsontext.read(record))
+    try:
+        return from_record(session_id, int(seq), jsontext.read(record))
+    except Exception as error:
+        raise ModelsDamaged(target.models.view) from error
 
 
 async def load_calls(connection: Connection, target: Target, names: Sequence[str]) -> list[Call]:
-    """Those of these calls that are stored."""
+    """Those of these calls that are stored. Raises `ModelsDamaged`."""
     reply: list[bytes | None] = await connection.command("HMGET", target.models.calls, *names)
-    return list(_decode_calls(names, reply).values())
+    return list(_decode_calls(target, names, reply).values())
 
 
-def _decode_calls(names: Sequence[str], reply: Sequence[bytes | None]) -> dict[str, Call]:
+def _decode_calls(target: Target, names: Sequence[str], reply: Sequence[bytes | None]) -> dict[str, Call]:
     found = zip(names, reply, strict=True)
-    return {name: call_from_shown(jsontext.read(raw)) for name, raw in found if raw is not None}
+    try:
+        return {name: call_from_shown(jsontext.read(raw)) for name, raw in found if raw is not None}
+    except Exception as error:
+        raise ModelsDamaged(target.models.calls) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +101,7 @@ class _News:
 
 
 async def fold_new(connection: Connection, targets: Sequence[Target]) -> list[Folded]:
-    """Fold some new events into each session: as many as one reading gives."""
+    """Fold some new events into each session: as many as one reading gives. Raises `ModelsDamaged`."""
     views = await load_views(connection, targets)
     news = [await _parse(page) for page in await _load_pages(connection, targets, views)]
     known = await _load_named(connection, targets, news)
@@ -125,7 +135,8 @@ async def _load_named(
     """The stored calls that the events name, in one round trip."""
     wanted = [(target, new.named) for target, new in zip(targets, news, strict=True) if new.named]
     replies = iter(await connection.commands([("HMGET", target.models.calls, *named) for target, named in wanted]))
-    return [_decode_calls(new.named, next(replies)) if new.named else {} for new in news]
+    pairs = zip(targets, news, strict=True)
+    return [_decode_calls(target, new.named, next(replies)) if new.named else {} for target, new in pairs]
 
 
 async def _fold(target: Target, view: SessionView, new: _News, known: dict[str, Call]) -> Folded:

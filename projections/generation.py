@@ -64,7 +64,8 @@ class Generation:
         return decode_unread(await self._connection.run(unread_call(self.layout)))
 
     async def catch_up(self) -> None:
-        """Take in everything that the feed holds now. Raises `FeedTrimmed`, `Superseded`, `GenerationGone`."""
+        """Take in everything that the feed holds now. Raises `FeedTrimmed`, `Superseded`, `GenerationGone`,
+        `ModelsDamaged`."""
         goal: str | None = None
         while True:
             unread = await self.unread()

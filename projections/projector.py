@@ -39,7 +39,7 @@ class Projector:
     async def catch_up(self) -> str:
         """Take in everything that the feed held when this was called. Gives the generation that holds it.
 
-        Raises `FeedTrimmed`.
+        Raises `FeedTrimmed`, `ModelsDamaged`.
         """
         async with self._lock:
             while True:

@@ -63,12 +63,13 @@ class Rebuild:
         async with locked(self._connection, layouts.building(layout.partition), layout.generation, wait=True):
             return await self._build(layout)
 
-    async def mend(self, number: int) -> None:
-        """One partition, if its feed was trimmed behind the models that are served, and nobody has mended that."""
+    async def mend(self, number: int, damaged: str | None = None) -> None:
+        """One partition, if its feed was trimmed behind the models that are served, or if those are the generation
+        that was found damaged, and nobody has mended that."""
         layout = Layout(self._keys.partition(number), random_id("")[:8])
         async with locked(self._connection, layouts.building(layout.partition), layout.generation, wait=True):
             served = Generation(self._connection, self._keys, await self._served(layout.partition), served=True)
-            if (await served.unread()).trimmed:
+            if damaged == served.layout.generation or (await served.unread()).trimmed:
                 await self._build(layout)
 
     async def _build(self, layout: Layout) -> int:

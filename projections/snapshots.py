@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from projections import layout as layouts
 from projections.layout import Layout
 from projections.reading import Reader, broken
 from projections.view import SHOWN, SessionView, call_from_shown, empty_view, from_record, named_call, summary
+
+log = logging.getLogger("layby.projections")
 
 SNAPSHOT = scripts.load("projections", "snapshot", writes=False)
 PAGE_LINES = 500
@@ -105,7 +108,7 @@ class Snapshots:
             return ScriptCall(SNAPSHOT, names, [SHOWN])
 
         last_seq, (view, steps, calls_) = await self._reader.read(keys, call)
-        stored = _decode(session_id, view, steps, calls_)
+        stored = _decoded(keys, view, steps, calls_)
         while stored.view.seq < last_seq:
             # no further than the head that was read: what was appended since may end within a commit
             lines = min(PAGE_LINES, last_seq - stored.view.seq)
@@ -139,6 +142,15 @@ def _fold(keys: SessionKeys, stored: Stored, lines: list[bytes]) -> None:
         stored.fold(lines)
     except Exception as error:
         raise broken(keys) from error
+
+
+def _decoded(keys: SessionKeys, view: list[Any], steps: list[bytes], pairs: list[bytes]) -> Stored:
+    """What is stored; nothing, where that cannot be read: then the log is folded from its first event."""
+    try:
+        return _decode(keys.session_id, view, steps, pairs)
+    except Exception:
+        log.exception("session %s: its stored view cannot be read; run `layby rebuild`", keys.session_id)
+        return Stored(empty_view(keys.session_id))
 
 
 def _decode(session_id: str, view: list[Any], steps: list[bytes], pairs: list[bytes]) -> Stored:

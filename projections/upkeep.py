@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Iterable
 from eventstore.domain.errors import LaybyError, StoreUnavailable
 from eventstore.eventstore import EventStore
 from eventstore.tasks import end
+from projections.folding import ModelsDamaged
 from projections.generation import FeedTrimmed, GenerationGone
 from projections.projector import Projector
 from projections.rebuild import Rebuild
@@ -89,12 +90,16 @@ class Upkeep:
     async def catch_up(self, number: int) -> str:
         """Take in everything that the feed of a partition holds now. Gives the generation that holds it."""
         projector = self.projectors[number]
+        damaged: str | None = None
         try:
             return await projector.catch_up()
         except FeedTrimmed:
             log.warning("partition %s: the feed was trimmed behind its projector; rebuilding", number)
+        except ModelsDamaged as error:
+            damaged = projector.layout.generation
+            log.error("partition %s: a stored model cannot be read; rebuilding", number, exc_info=error)
         try:
-            await self._rebuild.mend(number)
+            await self._rebuild.mend(number, damaged)
             self._spawn(self._clear())
             return await projector.catch_up()
         except (FeedTrimmed, GenerationGone):

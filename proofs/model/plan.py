@@ -87,14 +87,16 @@ def matched(plan: Plan, events: list[Event], session: Session) -> None:
     names: dict[str, str] = {}
     expected = sorted(plan.due, key=_which)
     if [_which(event) for event in sorted(due, key=_which)] != [_which(event) for event in expected]:
-        raise Differs(f"due was\n  {_told(plan.due)}\nand what came is\n  {_told(events)}")
+        raise Differs(f"what was due came otherwise: due was\n  {_told(plan.due)}\nand what came is\n  {_told(events)}")
     for event, known in zip(sorted(due, key=_which), expected, strict=True):
         _match({**known, "seq": event["seq"]}, event, names)
     for event in due:
         _not_early(session, event)
         session.apply(event)
     if [event["type"] for event in rest] != [event["type"] for event in plan.events]:
-        raise Differs(f"expected\n  {_told(plan.events)}\nand what came is\n  {_told(rest)}")
+        raise Differs(
+            f"{[e['type'] for e in rest]} came: expected\n  {_told(plan.events)}\nand what came is\n  {_told(rest)}"
+        )
     for known, event in zip(plan.events, rest, strict=True):
         _match(known, event, names)
         if event["time"] < session.updated_at:
@@ -125,7 +127,7 @@ def _not_early(session: Session, event: Event) -> None:
 def _match(known: Any, found: Any, names: dict[str, str]) -> None:
     filled = _filled(known, found, found["time"], names)
     if canonical(_plain(filled)) != canonical(_plain(found)):
-        raise Differs(f"expected {filled}\nfound    {found}")
+        raise Differs(f"another {found['type']} came: expected {filled}\nfound    {found}")
 
 
 def _filled(known: Any, found: Any, now: str, names: dict[str, str]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -410,4 +411,23 @@ async def test_a_switch_after_catching_up_is_noticed_before_the_page_is_shown(
     await send(store, ask())
     assert await names(models) == ["s1/c1"]
     await Rebuild(store.connection, store.keys).clear()
+    await check(models, store)
+
+
+@pytest.mark.parametrize(("part", "field"), [("view", "record"), ("calls", "c2")])
+async def test_a_damaged_model_is_built_anew_and_stops_nobody(
+    store: EventStore, models: ReadModels, caplog: pytest.LogCaptureFixture, part: str, field: str
+):
+    """Models can be made of the logs again, so damage to them is mended, and told."""
+    number = await _story(store)
+    await models.catch_up(number)
+    damaged = getattr(Layout(store.keys.partition(number), "0").session(TENANT, "s0"), part)
+    await store.connection.client.hset(damaged, field, "{")
+    if part == "view":  # then the snapshot is folded from the log
+        assert json.loads((await models.session(TENANT, "s0"))[1])["calls_total"] == 2
+    await send(store, reject("c2"), session_id="s0")
+    assert len(await session_ids(models)) == 4
+    assert f"partition {number}: a stored model cannot be read; rebuilding" in caplog.text
+    assert await served(store, number) != "0"
+    await until(lambda: _clean(store))
     await check(models, store)
