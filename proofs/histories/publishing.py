@@ -102,11 +102,11 @@ async def glance(witness: Witness, chance: random.Random, until: asyncio.Event) 
         page = f"{witness.path}/events?from={start}&limit=1"
         outcome = await witness.exchange.request("GET", page, headers={"Accept": "application/json"})
         if outcome.answer is not None:
-            witness.saw(outcome, _good(outcome.answer)["last_seq"])
+            witness.saw(outcome, _good(witness, outcome.answer)["last_seq"])
         await asyncio.sleep(chance.uniform(0.05, 0.25))
 
 
-def _good(answer: Answer) -> dict[str, Any]:
+def _good(witness: Witness, answer: Answer) -> dict[str, Any]:
     if answer.status != 200:
-        raise Breach(f"a page of a log was answered {answer}")
+        raise Breach(f"{witness.name} was created, and a page of its log is answered {answer}")
     return answer.json()
