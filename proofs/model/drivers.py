@@ -151,7 +151,7 @@ async def application(redis_url: str, *, background: bool = True, **more: Any) -
 async def called(app: Any, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
     """One request to an ASGI application."""
     place, _, query = path.partition("?")
-    sent = {"host": "in-process", "content-length": str(len(body)), **headers}
+    sent = {"host": "127.0.0.1", "content-length": str(len(body)), **headers}
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http", "method": method,
         "path": unquote(place), "raw_path": place.encode(), "query_string": query.encode(), "root_path": "",
