@@ -98,7 +98,7 @@ def _headers(error: LaybyError) -> dict[str, str]:
         case Unauthorized():
             return {"WWW-Authenticate": _challenge('error="invalid_token"' if error.refused else "")}
         case MissingScope():
-            return {"WWW-Authenticate": _challenge(f'error="insufficient_scope", scope="{error.members["scope"]}"')}
+            return {"WWW-Authenticate": _challenge(f'error="insufficient_scope", scope="{error.scope}"')}
         case MethodNotAllowed():
             return {"Allow": ", ".join(error.allow)}
         case Unavailable() if status_of(error) == 503:

@@ -190,6 +190,10 @@ class MissingScope(Denied):
     slug = "missing-scope"
     title = "The key lacks a scope"
 
+    def __init__(self, detail: str, /, scope: str = "", **members: Any) -> None:
+        super().__init__(detail, scope=scope, **members)
+        self.scope: str = scope
+
 
 class Missing(Refused):
     """No such thing, or not for this tenant: the two look the same."""

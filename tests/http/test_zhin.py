@@ -387,8 +387,13 @@ def test_who_decides_is_the_person_behind_the_console(api):
         (StoreUnavailable("later"), 503, "STORE_UNAVAILABLE", {"retry-after": "1"}),
         (Overloaded("later"), 503, "OVERLOADED", {"retry-after": "1"}),
         (StoreFull("full"), 507, "STORE_FULL", {}),
-        (Unauthorized("no key"), 401, "UNAUTHORIZED", {"www-authenticate": "Bearer"}),
-        (MissingScope("needs decide"), 403, "MISSING_SCOPE", {}),
+        (Unauthorized("no key"), 401, "UNAUTHORIZED", {"www-authenticate": 'Bearer realm="layby"'}),
+        (
+            MissingScope("needs decide", scope="decide"),
+            403,
+            "MISSING_SCOPE",
+            {"www-authenticate": 'Bearer realm="layby", error="insufficient_scope", scope="decide"'},
+        ),
     ],
 )
 def test_every_fault_has_the_form_of_the_mount(error, status, code, headers):
