@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from eventstore.domain import call as calls
@@ -122,22 +122,29 @@ def _index_call(writes: Writes, layout: Layout, change: Change, call: Call) -> N
     before = change.known.get(call.interrupt_id)
     if before and before.status == call.status:
         return
-    if before:
-        _unindex_call(writes, layout, change.tenant, session, before)
+    now = _call_places(layout, change.tenant, session, call)
+    if before:  # never out of an index and into it again: writes of two kinds have no order among them
+        _unindex_call(writes, layout, change.tenant, session, before, kept=now)
+    for key, (score, member) in now.items():
+        writes.add("ZADD", key, score, member)
+
+
+def _unindex_call(
+    writes: Writes, layout: Layout, tenant: str, session: Session, call: Call, kept: Container[str] = ()
+) -> None:
+    for key, (_, member) in _call_places(layout, tenant, session, call).items():
+        if key not in kept:
+            writes.add("ZREM", key, member)
+
+
+def _call_places(layout: Layout, tenant: str, session: Session, call: Call) -> dict[str, tuple[int, str]]:
+    """The indexes that a call stands in: with which score, as which member."""
     member = f"{session.session_id}/{call.interrupt_id}"
-    for key in _call_keys(layout, change.tenant, call, session.agent):
-        writes.add("ZADD", key, call.expires_at, member)
+    places = dict.fromkeys(_call_keys(layout, tenant, call, session.agent), (call.expires_at, member))
     if call.kind == "authorization":
-        for key in _authorization_keys(layout, change.tenant, call):
-            writes.add("ZADD", key, call.created_at, session.session_id)
-
-
-def _unindex_call(writes: Writes, layout: Layout, tenant: str, session: Session, call: Call) -> None:
-    for key in _call_keys(layout, tenant, call, session.agent):
-        writes.add("ZREM", key, f"{session.session_id}/{call.interrupt_id}")
-    if call.kind == "authorization":
-        for key in _authorization_keys(layout, tenant, call):
-            writes.add("ZREM", key, session.session_id)
+        keys = _authorization_keys(layout, tenant, call)
+        places |= dict.fromkeys(keys, (call.created_at, session.session_id))
+    return places
 
 
 def _call_keys(layout: Layout, tenant: str, call: Call, agent: str | None) -> list[str]:

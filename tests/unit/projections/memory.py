@@ -26,15 +26,23 @@ class Memory:
 
     def fold(self, session_id: str, lines: Iterable[bytes], tenant: str = TENANT) -> None:
         """Project the next lines of a session."""
+        self.fold_together([(session_id, lines)], tenant)
+
+    def fold_together(self, news: Iterable[tuple[str, Iterable[bytes]]], tenant: str = TENANT) -> None:
+        """Project the next lines of some sessions, with one call of the script."""
+        writes = Writes()
+        for session_id, lines in news:
+            self._write(writes, session_id, lines, tenant)
+        self.apply(writes)
+
+    def _write(self, writes: Writes, session_id: str, lines: Iterable[bytes], tenant: str) -> None:
         view = self._view(tenant, session_id)
         events = [parse_line(line) for line in lines]
         known = {name: call for name in map(named_call, events) if name and (call := self._call(tenant, view, name))}
         change = Change(tenant, indexed(view.session), view.seq, view.steps_total, view, known)
         for event in events:
             view.apply(event, known)
-        writes = Writes()
         write_session(writes, self.layout, change)
-        self.apply(writes)
 
     def _view(self, tenant: str, session_id: str) -> SessionView:
         stored = self.keys.get(self.layout.session(tenant, session_id).view)

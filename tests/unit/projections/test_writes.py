@@ -112,3 +112,15 @@ def test_the_models_of_no_session_share_a_key_with_an_index():
         ]
         for key, owner in mine:
             assert taken.setdefault(key, owner) == owner
+
+
+@pytest.mark.parametrize("first", ["s1", "s2"])
+def test_an_authorization_stays_found_when_another_session_asks_for_the_same_meanwhile(first: str):
+    """Both are written by one call of the script, where what is added to an index has no order to what is removed."""
+    memory, decided, asked = Memory(), given(connect("a1")), given(connect("a1"))
+    memory.fold("s2", decided.lines)
+    before = len(decided.lines)
+    news = {"s1": asked.lines, "s2": decided.has(event("session.failed")).lines[before:]}
+    memory.fold_together(sorted(news.items(), key=lambda one: one[0] != first))
+    assert set(memory.keys[LAYOUT.authorizations(TENANT, "a1", open_only=False)]) == {"s1", "s2"}
+    assert set(memory.keys[LAYOUT.authorizations(TENANT, "a1", open_only=True)]) == {"s1"}
