@@ -47,7 +47,10 @@ class Writer:
         number, asked_at = len(self.acknowledged) + 1, time.monotonic()
         event = {"type": KIND, "data": {"n": number, "padding": "x" * self.padding}}
         path = f"/v1/sessions/{self.session_id}/events"
-        answer, tries = await client.insist("POST", path, event, key=f"{self.session_id}-{number}", limit_s=90)
+        try:
+            answer, tries = await client.insist("POST", path, event, key=f"{self.session_id}-{number}", limit_s=90)
+        except TimeoutError as error:
+            raise Breach(str(error)) from None
         if answer.status != 201:
             raise Breach(f"{path}, event {number}, was answered {answer}")
         told = answer.json()
@@ -78,13 +81,15 @@ class Load:
         await self.flowing()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: object, *_: object) -> None:
         self._stop.set()
         try:
-            await asyncio.gather(*self._tasks)
+            if kind is None:
+                await asyncio.gather(*self._tasks)
         finally:
             for task in self._tasks:
                 task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @property
     def acknowledged(self) -> int:

@@ -39,7 +39,7 @@ async def prove(run: Run, cluster: Cluster, servers: list[Server]) -> None:
         primary.kill()
         replica.thaw()
         await asyncio.to_thread(cluster.take_over, replica)
-        await _write(servers[1], session, 20, "after", 10)
+        await _write(servers[1], session, acknowledged, "after", 10)  # beyond the numbers that readers were told
         await _judge(run, servers, session, feed, tail, acknowledged)
         for reader in readers:
             reader.cancel()
@@ -59,12 +59,13 @@ async def _judge(run: Run, servers: list[Server], session: str, feed: Reader, ta
             )
         answer = await client.request("GET", f"/v1/stream?cursor={feed.cursor}")
         run.check(answer.problem == "diverged", f"a cursor that stands in what is lost is answered {answer}")
-        await _goes_on(run, servers[0], session, answer, kept)
+        await _goes_on(run, servers[0], session, answer, (kept, acknowledged))
     await _is_named(run, servers, session)
 
 
-async def _goes_on(run: Run, server: Server, session: str, answer: Answer, kept: int) -> None:
+async def _goes_on(run: Run, server: Server, session: str, answer: Answer, counts: tuple[int, int]) -> None:
     """From the last common point, with what is there now and nothing before it."""
+    kept, acknowledged = counts
     reader = Reader(server, f"/v1/stream?cursor={answer.json()['cursor']}")
     task = asyncio.create_task(reader.run())
     async with server.client() as client:
@@ -75,9 +76,10 @@ async def _goes_on(run: Run, server: Server, session: str, answer: Answer, kept:
     run.check(shown == stored[len(stored) - len(shown) :], "from the last common point the feed shows something else")
     run.check(shown[0]["seq"] <= kept + 1, f"after seq {kept} the feed goes on with {shown[0]['seq']}")
     known = {one["session_id"]: one for one in answer.json()["sessions"]}
+    told = known.get(session, {"last_common_seq": kept, "acknowledged_seq": acknowledged})
     run.check(
-        session not in known or known[session]["last_common_seq"] <= kept,
-        f"{kept} events are left, `diverged` names {known.get(session)}",
+        kept <= told["last_common_seq"] < acknowledged == told["acknowledged_seq"],
+        f"{acknowledged} events were acknowledged and {kept} are left, `diverged` names {told}",
     )
 
 

@@ -160,7 +160,7 @@ PROOF = Proof(
     mutations=(
         Mutation(
             "claims-what-it-did-not-ask",
-            (Patch("eventstore/durability.py", 'return "fsync" if self._synced else "memory"', 'return "fsync"'),),
+            (Patch("eventstore/durability.py", 'return "fsync" if local else "memory"', 'return "fsync"'),),
         ),
         Mutation(
             "says-nothing-to-its-operator",

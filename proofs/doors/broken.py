@@ -10,8 +10,8 @@ MUTATIONS = (
         (Patch("api/principal.py", "Principal(key.tenant, _actor", "Principal(DEFAULT_TENANT, _actor"),),
     ),
     Mutation(
-        "the-feed-shows-every-tenant",
-        (Patch("eventstore/lua/feed.lua", "if fields[2] ~= tenant then return end", ""),),
+        "a-cursor-opens-every-feed",
+        (Patch("eventstore/feed.py", "Seal(self._secret, tenant)", 'Seal(self._secret, "anybody")'),),
     ),
     Mutation(
         "anybody-speaks-for-a-person",

@@ -20,6 +20,7 @@ SCENARIOS = {
     "killed": alone.killed,
     "meeting": alone.meeting,
     "zombies": alone.zombies,
+    "meanwhile": alone.meanwhile,
     "trimmed": alone.trimmed,
     "servers": beside.servers,
 }
@@ -80,8 +81,7 @@ PROOF = Proof(
             "projections/rebuild.py",
             "await models.catch_up()  # so that the feed is never far ahead, however long this takes",
             'await self._connection.command("SET", layout.checkpoint, await self._feed_end(layout.partition))',
-            "servers",
-            "load",
+            "meanwhile",
         ),
         _mutation(
             "one-damaged-log-stops-all",

@@ -14,7 +14,7 @@ from proofs.client import Answer
 from proofs.engines import Engine
 from proofs.model.drivers import InProcess
 from proofs.projections.comparing import Compared
-from proofs.projections.held import Held, projecting, rebuilding
+from proofs.projections.held import Held, about_to_switch, projecting, rebuilding
 from proofs.projections.logs import Stored
 from proofs.projections.writers import Acknowledged, Writer, crowd
 from proofs.proof import Run
@@ -149,7 +149,7 @@ def _wake(store: Store, asleep: list[Held]) -> int:
 
 
 def _about_to_switch(store: Store, partition: int) -> Held | None:
-    return _stopped(rebuilding(store.engine.url, partition))
+    return _stopped(about_to_switch(store.engine.url, partition))
 
 
 def _asleep(store: Store, partition: int, at: int) -> Held | None:
@@ -160,6 +160,21 @@ def _asleep(store: Store, partition: int, at: int) -> Held | None:
 
 def _stopped(held: Held) -> Held | None:
     return held if held.stopped() else None
+
+
+def meanwhile(run: Run, compared: Compared) -> None:
+    """A rebuild stops half-way; sessions that it has read already go on, and some are deleted; then it ends."""
+    stopped = 0
+    with opened(run, "meanwhile") as store:
+        for _ in range(run.pick(quick=1, full=10)):
+            store.write(run.pick(quick=8, full=20))
+            building = [one for one in (_stopped(rebuilding(store.engine.url, p)) for p in store.partitions) if one]
+            store.write(run.pick(quick=8, full=20))
+            for held in building:
+                held.go_on()
+                stopped += 1
+        compared.whole(store.engine, store.driver, "after rebuilds during which sessions went on")
+    run.figure("rebuilds with commits meanwhile", stopped)
 
 
 def trimmed(run: Run, compared: Compared) -> None:

@@ -69,12 +69,20 @@ def projecting(url: str, partition: int, *stops: Stop) -> Held:
 
 
 def rebuilding(url: str, partition: int) -> Held:
-    """A rebuild of the partition, which stops just before it switches."""
+    """A rebuild of the partition, which stops after it wrote the first sessions of the new generation."""
+    return _forked(url, _rebuild(partition), PROJECT, (1, "after"))
 
+
+def about_to_switch(url: str, partition: int) -> Held:
+    """A rebuild of the partition, which stops just before it switches."""
+    return _forked(url, _rebuild(partition), SWITCH, (1, "before"))
+
+
+def _rebuild(partition: int) -> Callable[[EventStore], Awaitable[object]]:
     async def work(store: EventStore) -> None:
         await Rebuild(store.connection, store.keys).partition(partition)
 
-    return _forked(url, work, SWITCH, (1, "before"))
+    return work
 
 
 def _forked(url: str, work: Callable[[EventStore], Awaitable[object]], script: object, *stops: Stop) -> Held:
