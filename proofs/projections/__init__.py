@@ -73,8 +73,7 @@ PROOF = Proof(
             "projections/pages.py",
             "late = [n for n in asked if due[n] or (",
             "late = [n for n in asked if due[n] or False and (",
-            "servers",
-            "load",
+            "meanwhile",
         ),
         _mutation(
             "rebuild-skips-what-came-meanwhile",
