@@ -173,8 +173,9 @@ def meanwhile(run: Run, compared: Compared) -> None:
             for held in building:
                 held.go_on()
                 stopped += 1
-        store.write(2)  # which nobody has projected when the lists are read
         compared.whole(store.engine, store.driver, "after rebuilds during which sessions went on")
+        store.write(2)
+        compared.whole(store.engine, store.driver, "after commits that nobody has projected before the lists are read")
     run.figure("rebuilds with commits meanwhile", stopped)
 
 
