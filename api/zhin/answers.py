@@ -53,7 +53,7 @@ def guarded(endpoint: Endpoint, codes: Mapping[str, str] = _CODES) -> Endpoint:
         except LaybyError as error:
             response = _refusal(error, codes)
         except Exception:
-            log.exception("%s %s failed", request.method, request.scope["path"])
+            log.exception("a request of the Zhin mount failed: %s %s", request.method, request.scope["path"])
             response = _refusal(InternalError(), codes)
         if name := getattr(request.state, "session_id", None):
             response.headers[SESSION_HEADER] = name

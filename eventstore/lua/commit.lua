@@ -15,7 +15,7 @@
 --       then: line, hash for each event; id, record, SHA-1 of the record that it replaces ("" = none yet) for each
 --       call; field, record for each retry record; expiry in ms for each marker to set
 --
--- Replies {"ok", clock, id of the feed entry} (without it to the same commit sent again) or, with nothing changed, one of
+-- Replies {"ok", clock, id of the feed entry} (without it to the same commit sent again) or, with nothing changed,
 --   {"replay", clock, <head>, field, record}   a retry record exists: this was done before
 --   {"stale", clock, <head>}                   the head is another one: revision, seq, time, status, state, due
 --   {"changed", clock, <head>}               a call record is not what the commit was decided on

@@ -8,7 +8,8 @@
 --
 -- The announcement is tried at the end: it only saves time, and what is deleted stays deleted if it is refused.
 --
--- Replies {"ok", now, id of the feed entry} ({"ok", now} to the same deletion sent again) or {"stale", now, {revision, seq, time, status, state, due}}
+-- Replies {"ok", now, id of the feed entry} (without it to the same deletion sent again) or
+--   {"stale", now, {revision, seq, time, status, state, due}}
 
 local clock = redis.call('TIME')
 local head = redis.call('HMGET', KEYS[1], 'rev', 'seq', 'time', 'status', 'state', 'due')

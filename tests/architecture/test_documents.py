@@ -46,9 +46,10 @@ def folders() -> list[Path]:
 
 @pytest.mark.parametrize("folder", [pytest.param(folder, id=str(folder)) for folder in folders()])
 def test_the_map_names_every_module_of_a_folder_and_no_other(folder: Path) -> None:
-    named = set(first_cells(section(ARCHITECTURE, f"### `{folder}/`")))
+    named = first_cells(section(ARCHITECTURE, f"### `{folder}/`"))
     there = {path.name for path in (*modules(), *scripts()) if path.parent == folder}
-    assert (there - named, named - there) == (set(), set()), "missing on the map, and gone from the tree"
+    assert (there - set(named), set(named) - there) == (set(), set()), "missing on the map, and gone from the tree"
+    assert len(named) == len(set(named)), "twice on the map"
 
 
 def test_the_map_has_no_folder_that_is_gone() -> None:
@@ -112,6 +113,23 @@ def test_a_log_line_that_is_explained_can_be_logged(line: str) -> None:
     source = re.sub(r'"\s*\+?\s*"', "", "\n".join(map(text, modules())))
     pattern = r"[^\n]*?".join(re.escape(part) for part in line.split("…"))
     assert re.search(r'"' + pattern.rstrip(), source), f"nothing logs {line!r}"
+
+
+def troubles() -> list[str]:
+    """What the code logs as a warning or worse, with `…` where something is filled in; but for the words of others."""
+    calls = [node for path in modules() for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+    logged = [call for call in calls if getattr(call.func, "attr", "") in ("warning", "error", "exception", "critical")]
+    texts = [ast.unparse(call.args[0]) for call in logged if call.args and ast.unparse(call.func).startswith("log.")]
+    lines = [re.sub(r"%[.\d]*[sdr]", "…", str(ast.literal_eval(text.replace("' + '", "")))) for text in texts]
+    return [line for line in lines if line != "…"]
+
+
+@pytest.mark.parametrize("line", troubles())
+def test_a_line_that_means_trouble_is_explained(line: str) -> None:
+    rows = re.findall(r"^\| .*$", section(OPERATIONS, "## What the log says"), re.MULTILINE)
+    explained = [known for row in rows for known in re.findall(r"`([^`]+)`", row)]
+    patterns = [".*".join(map(re.escape, known.split("…"))) for known in explained]
+    assert any(re.match(pattern, line) for pattern in patterns), f"docs/operations.md does not explain {line!r}"
 
 
 def test_the_index_of_decisions_is_the_folder() -> None:
