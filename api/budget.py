@@ -11,14 +11,13 @@ from starlette.types import Scope
 
 from eventstore.domain.errors import Overloaded
 
-DEFAULT_BYTES: Final = 64 * 1024 * 1024
 _HELD: Final = "layby.body"
 
 
 class Budget:
     """Counts only what has arrived: whoever merely announces a large body keeps nobody else out."""
 
-    def __init__(self, limit: int = DEFAULT_BYTES) -> None:
+    def __init__(self, limit: int) -> None:
         self.limit: int = limit
         self.held: int = 0
 

@@ -29,7 +29,7 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 _EXPIRED = "__keyevent@*__:expired"
 _BEGUN = ("ssubscribe", "psubscribe")
 _Share = tuple[frozenset[bytes], asyncio.Task[None]]
-"""The channels that are listened to at an engine."""
+"""The channels that are listened to at an engine, and the task that does."""
 
 
 class Subscriber:
@@ -81,9 +81,8 @@ class Subscriber:
         pause = SHORTEST_PAUSE_S
         while True:
             try:
-                async with aclosing(
-                    self._messages(node, share)
-                ) as messages:  # whatever ends it, its connection goes too
+                # whatever ends it, its connection goes too
+                async with aclosing(self._messages(node, share)) as messages:
                     async for message in messages:
                         pause = SHORTEST_PAUSE_S
                         self._heard(message)

@@ -43,7 +43,7 @@ def _outcome(proof: Proof, run: Run) -> tuple[str, str]:
 
 
 async def _wait(awaited: object) -> None:
-    await awaited  # type: ignore[misc]  # pyright: ignore
+    await awaited
 
 
 def _first(error: BaseException, kind: type[BaseException]) -> BaseException | None:

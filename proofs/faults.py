@@ -57,7 +57,7 @@ def watch_sending(point: str, *shas: str) -> None:
 
     send = AbstractConnection.send_packed_command
 
-    async def send_and_reach(self, command, *arguments, **options) -> None:  # type: ignore[no-untyped-def]
+    async def send_and_reach(self, command, *arguments, **options) -> None:
         await send(self, command, *arguments, **options)
         parts = (
             [command] if isinstance(command, bytes) else [bytes(part) for part in command if not isinstance(part, str)]

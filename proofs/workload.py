@@ -76,9 +76,9 @@ class Writer:
             await self._delete()
 
     async def _create(self) -> None:
-        body = {"metadata": {"by": self.name}}
+        body: dict[str, Any] = {"metadata": {"by": self.name}}
         if self._random.random() < 0.7:
-            body["session_id"] = f"s-{self.name}-{len(self.journals)}"  # type: ignore[assignment]
+            body["session_id"] = f"s-{self.name}-{len(self.journals)}"
         answer = await self._post("/v1/sessions", body, 201)
         self.journal.session_id = answer["session_id"]
 

@@ -152,7 +152,7 @@ def test_a_large_body_is_no_large_header(api):
 
 
 def client_of(*routes, **options):
-    app = Edge(Router(routes), Metrics(), Budget())
+    app = Edge(Router(routes), Metrics(), Budget(1024))
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", **options)
 
 

@@ -400,7 +400,7 @@ def test_every_fault_has_the_form_of_the_mount(error, status, code, headers):
     async def fail(_):
         raise error
 
-    app = Edge(Router([Route("/zhin/x", guarded(fail))]), Metrics(), Budget())
+    app = Edge(Router([Route("/zhin/x", guarded(fail))]), Metrics(), Budget(1024))
 
     async def ask():
         transport = httpx.ASGITransport(app)

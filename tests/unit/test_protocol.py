@@ -99,7 +99,7 @@ def line(loop: Loop) -> HttpProtocol:
     config = uvicorn.Config(app, interface="asgi3", ws="none", lifespan="off", log_config=None, timeout_keep_alive=75)
     config.load()
     made = HttpProtocol(config, ServerState(), {}, loop)
-    made.connection_made(Transport())  # type: ignore[arg-type]
+    made.connection_made(Transport())
     return made
 
 
