@@ -34,7 +34,7 @@ def main() -> int:
     print(table.render(results, time.monotonic() - began, chosen.size))
     if chosen.json:
         Path(chosen.json).write_text(json.dumps([result.as_json() for result in results], indent=1) + "\n")
-    return 0 if all(result.good for result in results) else 1
+    return 0 if results and all(result.good for result in results) else 1
 
 
 def _options() -> argparse.Namespace:
@@ -56,6 +56,10 @@ def _options() -> argparse.Namespace:
     chosen = options.parse_args()
     if unknown := sorted(set(chosen.names) - set(NAMES)):
         options.error(f"there is no proof {unknown[0]}; there are {', '.join(NAMES)}")
+    if chosen.mutation and not chosen.child:  # nothing to run must not look as if all had held
+        known = [mutation.name for name in chosen.names for mutation in load(name).mutations]
+        if len(chosen.names) != 1 or chosen.mutation not in known:
+            options.error(f"--mutation needs the one proof that it belongs to, which has {', '.join(known) or 'none'}")
     return chosen
 
 

@@ -24,8 +24,7 @@ NAMES = (
 
 
 def load(name: str) -> Proof:
-    """The proof of this name: `PROOF` of the module `proofs.<name>`, or of `proofs.<name>.proof` where it takes a
-    package."""
+    """The proof of this name: `PROOF` of the module, or the package, `proofs.<name>`."""
     module = import_module(f"proofs.{name}")
     found = getattr(module, "PROOF", None)
     assert isinstance(found, Proof), f"proofs/{name} defines no PROOF"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from proofs.__main__ import main
 from proofs.catalogue import NAMES, load
 from proofs.proof import Mutation, Proof
 from tests.architecture.tree import ROOT, first_cells, text
@@ -37,6 +38,19 @@ def test_each_fault_can_still_be_put_in(proof: Proof, mutation: Mutation, tmp_pa
         patch.apply(tmp_path)
         if patch.path.endswith(".py"):
             compile((tmp_path / patch.path).read_text(), patch.path, "exec")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["doors", "--mutation", "nonsense"], ["--mutation", "any-scope-opens"]]
+)
+def test_a_name_that_nothing_has_does_not_pass_for_a_proof(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["proofs", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "error:" in capsys.readouterr().err
 
 
 def test_each_proof_is_named_where_the_promises_are() -> None:
