@@ -58,6 +58,8 @@ class Cluster(Changing):
         for host in asked:
             try:
                 return await self._adopt(host, await self._ask(host))
+            except AWAY as error:  # some of these are refusals too, such as that no slot is served
+                trouble = error
             except redis_errors.NoPermissionError:
                 raise UnfitEngine(
                     f"Redis at {spell(host)} does not tell who serves what: allow +cluster|slots"
@@ -66,8 +68,6 @@ class Cluster(Changing):
                 raise UnfitEngine(
                     f"redis+cluster:// names {spell(host)}, which is no node of a cluster: {error}"
                 ) from None
-            except AWAY as error:
-                trouble = error
         raise trouble or redis_errors.ConnectionError("no node is known")
 
     async def _ask(self, host: Host) -> list[Any]:
