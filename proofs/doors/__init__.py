@@ -15,9 +15,9 @@ from proofs.doors import strangers
 from proofs.doors.broken import MUTATIONS
 from proofs.doors.keyholders import ALL, NEWCOMER, TENANTS, Held, Keys, ask
 from proofs.doors.routes import ANY, NONE, ROUTES, SCOPES
-from proofs.engines import Engine
+from proofs.engines import Engine, free_port
 from proofs.proof import Proof, Run
-from proofs.servers import ROOT, Server, free_port, running
+from proofs.servers import ROOT, Server, running
 
 
 async def prove(run: Run) -> None:
