@@ -9,7 +9,8 @@ import asyncio
 import json
 from typing import Any, Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from api import problems
 from eventstore.domain.errors import InvalidRequest, LaybyError, RequestTimeout
@@ -44,6 +45,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._reader: asyncio.TimerHandle | None = None
         self._unread: int = 0
+        self._running: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]  # as uvicorn has it
         super().connection_made(transport)
@@ -53,6 +55,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         self._stop_watching()
+        self._let_go()
         super().connection_lost(exc)
 
     # What arrives
@@ -67,7 +70,7 @@ class HttpProtocol(HttpToolsProtocol):
             if self._unheard > HEAD_BYTES:
                 return self.send_400_response("")
         if len(self.pipeline) > PIPELINED:
-            return self.transport.close()
+            return self._hang_up()
         if not self._begun:
             self._stop_waiting()
         elif self._timer is None:
@@ -96,8 +99,12 @@ class HttpProtocol(HttpToolsProtocol):
             raise ValueError("the head is too large")
 
     def on_headers_complete(self) -> None:
-        self._heading = False
         super().on_headers_complete()
+        self._heading = False
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
         self._body += len(body)
@@ -142,7 +149,8 @@ class HttpProtocol(HttpToolsProtocol):
         """End an answer that a client hardly takes, and that stands in memory. Streams hold little, and may be slow."""
         size = self.transport.get_write_buffer_size()
         if size > UNREAD_BYTES and self._unread - size < UNREAD_S * UNREAD_RATE:
-            return self.transport.abort()
+            self.transport.abort()
+            return self._let_go()
         self._unread = size
         self._reader = self.loop.call_later(UNREAD_S, self._unmoved)
         return None
@@ -170,7 +178,17 @@ class HttpProtocol(HttpToolsProtocol):
                 f"content-length: {len(body)}\r\nlayby-request-id: {random_id('')}\r\nconnection: close\r\n\r\n"
             )
             self.transport.write(head.encode() + body)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         self.transport.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Tell the request that is being answered that nobody listens; uvicorn tells only the one that came last."""
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
 
     @property
     def _may_answer(self) -> bool:

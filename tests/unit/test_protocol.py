@@ -194,6 +194,34 @@ def test_garbage_behind_a_request_that_is_being_answered_is_not_told_as_its_answ
     assert line.transport.closed and line.transport.sent == b""
 
 
+@pytest.mark.parametrize("before", [b"", SHORT])
+def test_a_target_that_is_none_is_refused(line, before):
+    """The parser takes it, and taking it apart fails, before anything is known of the request."""
+    line.data_received(before)
+    line.data_received(b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n")
+    if before:
+        assert line.transport.closed and line.transport.sent == b"", "the one before is being answered"
+    else:
+        refused(line, 400)
+
+
+def test_whoever_is_answering_hears_that_the_connection_is_gone(line):
+    """Also behind others, and at once: else it writes to what is closed, which is logged as a fault."""
+    line.data_received(SHORT)
+    first = line.cycle
+    line.data_received(SHORT)
+    assert line.cycle is not first
+    line.data_received(b"\x00garbage")
+    assert line.transport.closed and first.disconnected and first.message_event.is_set()
+
+
+def test_a_connection_that_is_lost_is_told_to_whoever_is_answering(line):
+    line.data_received(SHORT + SHORT)
+    first = line._running
+    line.connection_lost(None)
+    assert first.disconnected and first is not line.cycle
+
+
 def test_garbage_inside_a_body_is_told(line):
     line.data_received(CHUNKED + b"zz\r\n")
     refused(line, 400)
