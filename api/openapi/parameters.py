@@ -100,6 +100,7 @@ def headers() -> dict[str, Node]:
         "Idempotency-Replayed": _said({"const": "true"}, "Only there if this repeats the first answer."),
         "Location": _said(text(format="uri-reference"), "The path of the session."),
         "ETag": _said(text(pattern=ETAG_PATTERN), "The version of the session."),
+        "Vary": _said({"const": "Accept"}, "The form of the answer depends on it."),
         "Layby-Last-Seq": _said(integer(minimum=1), "The newest seq of the session."),
         "Layby-Next-From": _said(integer(minimum=1), "Where the next page begins; not there at the end."),
         "Retry-After": _said(integer(minimum=0), "Seconds."),

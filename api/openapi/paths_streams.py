@@ -54,7 +54,7 @@ def _read() -> Route:
         tag=TAG,
         scope="read",
         parameters=("from_seq", "event_limit", "types", "order"),
-        answers={200: reply("One page.", content, "Layby-Last-Seq", "Layby-Next-From")},
+        answers={200: reply("One page.", content, "Layby-Last-Seq", "Layby-Next-From", "Vary")},
     )
 
 

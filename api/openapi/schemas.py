@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from api.openapi.build import Node
+from api.openapi.examples import EXAMPLES
 from api.openapi.schemas_calls import call_schemas
 from api.openapi.schemas_events import event_schemas
 from api.openapi.schemas_problems import problem_schemas
@@ -13,6 +14,11 @@ from api.openapi.schemas_zhin import zhin_schemas
 
 
 def schemas() -> dict[str, Node]:
+    found = _schemas()
+    return found | {name: {**found[name], "examples": [shown]} for name, shown in EXAMPLES.items()}
+
+
+def _schemas() -> dict[str, Node]:
     return {
         **session_schemas(),
         **event_schemas(),

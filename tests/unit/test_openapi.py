@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
 from api.openapi import document
+from api.openapi.examples import EXAMPLES
 from api.problems import MEDIA_TYPE, render
 from eventstore.domain import errors
 from eventstore.domain.errors import leaves
@@ -54,6 +56,15 @@ ROUTES = """
 def accepts(schema: str, instance: Any) -> bool:
     node = {"$ref": f"#/components/schemas/{schema}", "components": DOCUMENT["components"]}
     return Draft202012Validator(node).is_valid(instance)
+
+
+def test_each_body_that_is_sent_has_an_example_that_fits():
+    text = json.dumps(
+        [item["requestBody"] for path in DOCUMENT["paths"].values() for item in path.values() if "requestBody" in item]
+    )
+    sent = set(re.findall(r"#/components/schemas/(\w+)", text))
+    assert sent == EXAMPLES.keys()
+    assert [name for name, example in EXAMPLES.items() if not accepts(name, example)] == []
 
 
 def test_it_is_valid_and_json():

@@ -1,0 +1,32 @@
+"""Faults that this proof must catch."""
+
+from __future__ import annotations
+
+from proofs.proof import Mutation, Patch
+
+MUTATIONS = (
+    Mutation(
+        "a-garbled-place-is-taken",
+        (
+            Patch(
+                "api/stream.py", '_SEQ = re.compile(r"-?[1-9][0-9]{0,14}", re.ASCII)', '_SEQ = re.compile(r"-?[0-9]+")'
+            ),
+        ),
+        {"part": "wire"},
+    ),
+    Mutation(
+        "a-broken-line-is-passed-over",
+        (Patch("api/event_bodies.py", 'raise bad_json(error, f"/{len(events)}") from None', "continue"),),
+        {"part": "wire"},
+    ),
+    Mutation(
+        "a-fault-of-ours-is-told-as-one",
+        (Patch("eventstore/domain/jsontext.py", "except RecursionError", "except MemoryError"),),
+        {"part": "wire"},
+    ),
+    Mutation(
+        "an-answer-differs-from-its-description",
+        (Patch("eventstore/domain/decide.py", '"status": session.status,', '"state": session.status,'),),
+        {"part": "document"},
+    ),
+)
