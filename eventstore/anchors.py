@@ -60,7 +60,10 @@ class Anchors:
         await self._run(tenant, anchor.place, retry, anchor.session_id, 0)
 
     async def _run(self, tenant: str, place: str, retry: Retry, session_id: str, kept_ms: int) -> list[Any]:
-        keys: SessionKeys = self._keys.session(tenant, place)
-        record = jsontext.dumps({"fingerprint": retry.fingerprint, "session_id": session_id})
-        read = [keys.head, keys.dedup, keys.dedup_age]
-        return await self._dispatcher.reply(ScriptCall(ANCHOR, read, [retry.field, record, kept_ms]))
+        return await self._dispatcher.reply(anchor_call(self._keys.session(tenant, place), retry, session_id, kept_ms))
+
+
+def anchor_call(place: SessionKeys, retry: Retry, session_id: str, kept_ms: int) -> ScriptCall:
+    """Hold the key at this place for the session; for no time at all: give it free."""
+    record = jsontext.dumps({"fingerprint": retry.fingerprint, "session_id": session_id})
+    return ScriptCall(ANCHOR, [place.head, place.dedup, place.dedup_age], [retry.field, record, kept_ms])

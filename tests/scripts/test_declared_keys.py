@@ -12,6 +12,8 @@ from dataclasses import replace
 import pytest
 from redis.exceptions import ResponseError
 
+from eventstore.anchors import anchor_call
+from eventstore.batch import Retry
 from eventstore.connection import Connection
 from eventstore.scripts import ScriptCall
 from eventstore.store import delete_call, load_call, read_call
@@ -52,10 +54,15 @@ async def test_every_script_runs_on_a_cluster_with_its_declared_keys_alone(node:
         node, "one", calls={"c1": call}, records={"k": "{}"}, waiting={"c1": now + HOUR, "c2": now + HOUR}
     )
     after = following(commit.head, "two", at=now + 1, waiting={"c2": now + HOUR}, records={"old": "{}"})
+    retry, place = Retry("field", "body"), KEYS.session("default", "elsewhere")
     runs = [
+        (anchor_call(place, retry, "s1", HOUR), b"held"),
+        (anchor_call(place, retry, "s1", 0), b"free"),
+        (anchor_call(place, retry, "s1", HOUR), b"held"),
         (commit.script_call(FEED_KEEP), b"ok"),
         (after.script_call(FEED_KEEP), b"ok"),
         (commit.script_call(FEED_KEEP), b"replay"),
+        (anchor_call(S1, retry, "s1", HOUR), b"taken"),
         (load_call(S1, ["c1"], ["k"]), None),
         (read_call(S1, 1, 10, 1000), None),
         (read_call(S1, 0, 10, 1000, descending=True), None),
