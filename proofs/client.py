@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import uuid
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -127,6 +128,16 @@ class Client:
             body += (await reader.readexactly(size + 2))[:-2]
         await reader.readline()
         return body
+
+
+async def stream_lines(reader: asyncio.StreamReader) -> AsyncIterator[list[bytes]]:
+    """The lines of a stream, heartbeats too: after each chunk those that are whole, until it ends or is cut off.
+
+    Raises EOFError where it is cut within a chunk, OSError, and TimeoutError where not even a heartbeat comes."""
+    rest = b""
+    while size := int(await asyncio.wait_for(reader.readline(), TIMEOUT_S) or b"0", 16):
+        *lines, rest = (rest + (await reader.readexactly(size + 2))[:-2]).split(b"\n")
+        yield lines
 
 
 async def page_through(client: Client, session_id: str) -> list[dict[str, Any]]:

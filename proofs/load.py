@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proofs.client import TIMEOUT_S, Client, page_through
+from proofs.client import TIMEOUT_S, Client, page_through, stream_lines
 from proofs.engines import Engine
 from proofs.proof import Breach, Run
 
@@ -184,11 +184,8 @@ class Follower:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), TIMEOUT_S)
             if b" 200 " not in head.split(b"\r\n")[0]:
                 return
-            rest = b""
-            while size := int(await asyncio.wait_for(reader.readline(), TIMEOUT_S), 16):
-                rest += (await reader.readexactly(size + 2))[:-2]
-                *lines, rest = rest.split(b"\n")
-                self.events += [json.loads(line) for line in lines if line.strip() and not line.startswith(b'{"end"')]
+            async for lines in stream_lines(reader):
+                self.events += [json.loads(line) for line in lines if line and not line.startswith(b'{"end"')]
         finally:
             writer.close()
 

@@ -7,7 +7,7 @@ import json
 import random
 from collections.abc import AsyncIterator, Sequence
 
-from proofs.client import LINE_LIMIT
+from proofs.client import LINE_LIMIT, stream_lines
 from proofs.proof import Breach
 from proofs.servers import Server
 
@@ -46,9 +46,7 @@ async def _stream(server: Server, session: str, start: int, chance: random.Rando
             return
         if not head.startswith(b"HTTP/1.1 200"):
             raise Breach(f"{session} was created, and its stream from {start} on is answered {head!r}")
-        rest = b""
-        while size := int(await reader.readline() or b"0", 16):
-            *lines, rest = (rest + (await reader.readexactly(size + 2))[:-2]).split(b"\n")
+        async for lines in stream_lines(reader):
             for line in lines:
                 yield line
             if chance.random() < CUT_AFTER:
