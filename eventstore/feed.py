@@ -21,6 +21,7 @@ from eventstore.feed_reader import FeedItem, Items, Reader, Wanted
 from eventstore.feed_store import entry_id, newest_command
 from eventstore.hub import Hub
 from eventstore.keys import Keys
+from eventstore.tasks import Shared
 
 __all__ = ["NOW", "Feed", "FeedItem", "Items"]
 
@@ -43,6 +44,7 @@ class Feed:
         self._followers: set[Follower] = set()
         self._board: Board = Board()
         self._poller: asyncio.Task[None] | None = None
+        self._ends: Shared[list[EntryId]] = Shared(self._newest)
         hub.on_partition.append(self._board.put)
 
     async def follow(self, tenant: str, cursor: str | None = None, wanted: Wanted | None = None) -> Items:
@@ -55,9 +57,11 @@ class Feed:
         position = self._position(tenant, cursor)
         follower = Follower(Reader(self._connection, self._keys, tenant, position, wanted), self._board)
         with self._listening(follower):  # listen first, then look: what is committed in between is news
+            ends = await self._ends.get()
             if cursor == NOW:
-                await self._move_to_end(position)
-            await follower.begin()
+                for number, end in enumerate(ends):
+                    position.move(number, end)
+            await follower.begin(ends)
             yield []
             async for items in follower.finish_entry():
                 yield items
@@ -75,10 +79,6 @@ class Feed:
         except GarbledCursor:
             message = "must be a cursor that this feed gave out, or now; leave it out to start at the beginning"
             raise InvalidRequest.parameter("cursor", message) from None
-
-    async def _move_to_end(self, position: Position) -> None:
-        for number, newest in enumerate(await self._newest()):
-            position.move(number, newest)
 
     async def _newest(self) -> list[EntryId]:
         commands = [newest_command(partition) for partition in self._keys.all_partitions()]

@@ -7,11 +7,12 @@ behind the follower is.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
 from eventstore import feed_history
-from eventstore.feed_cursor import Position
+from eventstore.feed_cursor import EntryId, Position
 from eventstore.feed_reader import Items, Reader
 from eventstore.feed_store import Scan
 from eventstore.tasks import heed_cancellation
@@ -83,9 +84,11 @@ class Follower:
             self.news(partition)
         self._read = self._board.count
 
-    async def begin(self) -> None:
-        """Find out where there is something to look at. Raises `CursorTooOld`, `Diverged`, `StoreUnavailable`."""
-        numbers, scans = range(self._reader.keys.partitions), dict[int, Scan]()
+    async def begin(self, ends: Sequence[EntryId]) -> None:
+        """Find out where there is something to look at; `ends` are the newest entries of all partitions, read after
+        the follower was made. Raises `CursorTooOld`, `Diverged`, `StoreUnavailable`."""
+        numbers = [number for number, end in enumerate(ends) if self.position.ids[number] != end]
+        scans = dict[int, Scan]()
         for start in range(0, len(numbers), CHECKED_AT_ONCE):
             some = numbers[start : start + CHECKED_AT_ONCE]
             scans.update(zip(some, await self._reader.look(some, 0), strict=True))

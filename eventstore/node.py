@@ -19,6 +19,10 @@ log = logging.getLogger("layby.store")
 
 MAX_CONNECTIONS = 8
 """Commits and reads are pipelined, so a few connections carry everything, however many clients there are."""
+AT_ONCE = MAX_CONNECTIONS - 2
+"""Round trips at once. Of the connections that are left, one listens for news, and one knocks."""
+PATIENCE_S = 10.0
+"""How long a round trip waits for its turn."""
 SOCKET_TIMEOUT_S = 5.0
 CONNECT_TIMEOUT_S = 2.0
 KNOCK_S = 1.0
@@ -38,6 +42,10 @@ AWAY = (
     OSError,
 )
 """What an engine answers, or does not, while it cannot serve: it passes."""
+
+
+class Busy(Exception):
+    """No turn came in time: that says nothing of the engine."""
 
 
 class Request:
@@ -81,6 +89,7 @@ class Node:
         self.down: bool = False
         self._plain: bool = plain_scripts
         self._knocking: asyncio.Task[Exception | None] | None = None
+        self._turns: asyncio.Semaphore = asyncio.Semaphore(AT_ONCE)
 
     async def close(self) -> None:
         if self._knocking:
@@ -92,9 +101,33 @@ class Node:
         self, requests: Sequence[Request], last: Sequence[Argument], load: Collection[Script] = ()
     ) -> list[Any]:
         """One round trip; `last` is a command to end it with. What one request alone is refused with stands in its
-        place among the replies. Raises one of `AWAY`, `NoPermissionError`."""
-        if self.down:
+        place among the replies. Raises one of `AWAY`, `Busy`, `NoPermissionError`."""
+        await self._take_turn()
+        try:
+            return await self._ask(requests, last, load)
+        finally:
+            self._turns.release()
+
+    async def _take_turn(self) -> None:
+        """In the order in which they came: redis-py's pool lets whoever comes last pass those who wait, so that some
+        of many wait for ever."""
+        was_down = self.down
+        if was_down:
             await self._knock()
+        await self._wait()
+        if self.down and not was_down:  # meanwhile: all who wait find out together, not one after another
+            self._turns.release()
+            await self._knock()
+            await self._wait()
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise Busy from None
+
+    async def _ask(self, requests: Sequence[Request], last: Sequence[Argument], load: Collection[Script]) -> list[Any]:
         pipe = self.client.pipeline(transaction=False)
         for script in load:
             pipe.execute_command("SCRIPT", "LOAD", script.text if self._plain else script.source)
@@ -172,8 +205,3 @@ def connect(url: str) -> Any:
             protocol=2,
         )
     )
-
-
-def is_exhausted(error: Exception) -> bool:
-    """Whether the pool gave no connection out in time: that says nothing of the engine."""
-    return isinstance(error, redis_errors.ConnectionError) and str(error).startswith("No connection available")

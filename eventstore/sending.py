@@ -12,7 +12,7 @@ from redis import exceptions as redis_errors
 
 from eventstore.address import Host
 from eventstore.domain.errors import Overloaded, StoreFull, StoreUnavailable
-from eventstore.node import AWAY, Node, Request, is_exhausted
+from eventstore.node import AWAY, Busy, Node, Request
 from eventstore.scripts import Argument, Script, ScriptCall
 from eventstore.topology import Topology
 
@@ -81,8 +81,8 @@ class Sender:
         try:
             replies = await node.ask(requests, last, load)
         except AWAY as error:
-            if not is_exhausted(error):
-                return error, requests
+            return error, requests
+        except Busy:
             _settle(requests, Overloaded("every connection to the store is busy; try again in a moment"))
         except Exception as error:  # handed on to everyone who waits: none of them may hang
             _settle(requests, _explained(error) if isinstance(error, redis_errors.ResponseError) else error)

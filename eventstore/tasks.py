@@ -1,9 +1,12 @@
-"""Ending background tasks."""
+"""Tasks: ending them, and sharing what one finds out."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
+
+_T = TypeVar("_T")
 
 
 async def end(*tasks: asyncio.Task[Any]) -> None:
@@ -28,3 +31,32 @@ def heed_cancellation() -> None:
     task = asyncio.current_task()
     if task and task.cancelling():
         raise asyncio.CancelledError
+
+
+class Shared(Generic[_T]):
+    """One reading for all who ask before it begins. Whoever asks while one is under way gets the next, so nobody is
+    told what was so before they asked."""
+
+    def __init__(self, read: Callable[[], Awaitable[_T]]) -> None:
+        self._read: Callable[[], Awaitable[_T]] = read
+        self._under_way: asyncio.Task[_T] | None = None
+        self._next: asyncio.Task[_T] | None = None
+
+    async def get(self) -> _T:
+        """Raises what the reading raises."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._run(self._under_way))
+            self._next.add_done_callback(_noted)
+        return await asyncio.shield(self._next)
+
+    async def _run(self, before: asyncio.Task[_T] | None) -> _T:
+        if before:
+            await asyncio.wait({before})
+        self._under_way, self._next = self._next, None
+        return await self._read()
+
+
+def _noted(task: asyncio.Task[Any]) -> None:
+    """All who asked may have gone; then nobody else would look at the error."""
+    if not task.cancelled():
+        task.exception()

@@ -11,6 +11,7 @@ from eventstore.domain import jsontext
 from eventstore.domain.call import Call
 from eventstore.domain.events import Event, parse_line
 from eventstore.keys import SessionKeys
+from eventstore.scripts import ScriptCall
 from eventstore.store import Page, decode_page, read_call
 from projections.layout import Layout, SessionModels
 from projections.view import SessionView, call_from_shown, empty_view, from_record, named_call
@@ -27,10 +28,13 @@ class ModelsDamaged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A session to bring up to date in one generation."""
+    """A session to bring up to date in one generation: up to event `goal`, which is the last of a commit. `commits`
+    are those that are known of what comes before, by their first and last events, in order."""
 
     keys: SessionKeys
     layout: Layout
+    goal: int = 0
+    commits: Sequence[tuple[int, int]] = ()
 
     @property
     def tenant(self) -> str:
@@ -44,16 +48,23 @@ class Target:
     def models(self) -> SessionModels:
         return self.layout.session(self.keys.tenant, self.keys.session_id)
 
+    def stop(self, seq: int, most: int) -> int:
+        """Where a fold that begins after event `seq` has to end: so many events on, or fewer, but never within a
+        commit. Of one that is larger, all of it."""
+        reach = max(seq, min(self.goal, seq + most))
+        for first, last in self.commits:
+            if first <= reach < last:
+                return first - 1 if first - 1 > seq else last
+        return reach
+
 
 @dataclass(frozen=True, slots=True)
 class Folded:
     """What some new events of a session lead to: nothing, if there are none, or if they cannot be folded (`broken`
-    says why). `seq` is that of the stored view, `last_seq` that of the log, `hash` the chain hash of
-    the newest event that was folded."""
+    says why). `seq` is that of the stored view, `hash` the chain hash of the newest event that was folded."""
 
     target: Target
     seq: int
-    last_seq: int
     hash: str = ""
     change: Change | None = None
     broken: Exception | None = None
@@ -93,7 +104,6 @@ def _decode_calls(target: Target, names: Sequence[str], reply: Sequence[bytes | 
 class _News:
     """What a reading of a log gave: events and the calls that they name; or why they cannot be understood."""
 
-    last_seq: int
     hash: str = ""
     events: list[Event] = field(default_factory=list[Event])
     named: list[str] = field(default_factory=list[str])
@@ -101,9 +111,10 @@ class _News:
 
 
 async def fold_new(connection: Connection, targets: Sequence[Target]) -> list[Folded]:
-    """Fold some new events into each session: as many as one reading gives. Raises `ModelsDamaged`."""
+    """Fold some new events into each session: about as many as one reading gives, and whole commits. Raises
+    `ModelsDamaged`."""
     views = await load_views(connection, targets)
-    news = [await _parse(page) for page in await _load_pages(connection, targets, views)]
+    news = [await _parse(*read) for read in await _read_logs(connection, targets, views)]
     known = await _load_named(connection, targets, news)
     return [
         await _fold(target, view, new, calls)
@@ -111,22 +122,49 @@ async def fold_new(connection: Connection, targets: Sequence[Target]) -> list[Fo
     ]
 
 
-async def _load_pages(connection: Connection, targets: Sequence[Target], views: Sequence[SessionView]) -> list[Page]:
-    pairs = zip(targets, views, strict=True)
-    reads = [read_call(target.keys, view.seq + 1, FOLD_LINES, FOLD_BYTES) for target, view in pairs]
-    return [decode_page(reply) for reply in await connection.run_each(reads)]
+async def _read_logs(
+    connection: Connection, targets: Sequence[Target], views: Sequence[SessionView]
+) -> list[tuple[list[bytes], str]]:
+    """New lines of each log, and the chain hash of the last of them; in one round trip, but for odd ones."""
+    pairs = [(target, view.seq) for target, view in zip(targets, views, strict=True)]
+    behind = [(target, seq) for target, seq in pairs if seq < target.goal]
+    replies = await connection.run_each([_read(target, seq, FOLD_LINES) for target, seq in behind])
+    pages = {target.name: decode_page(reply) for (target, _), reply in zip(behind, replies, strict=True)}
+    return [
+        await _whole_commits(connection, target, seq, pages[target.name]) if target.name in pages else ([], "")
+        for target, seq in pairs
+    ]
 
 
-async def _parse(page: Page) -> _News:
-    if not page.lines:
-        return _News(page.last_seq)
-    await asyncio.sleep(0)  # between two sessions, requests come first
-    try:
-        events = [parse_line(line) for line in page.lines]
-        named = {name for event in events if (name := named_call(event)) is not None}
-    except Exception as error:
-        return _News(page.last_seq, broken=error)
-    return _News(page.last_seq, page.hash, events, sorted(named))
+def _read(target: Target, seq: int, most: int) -> ScriptCall:
+    return read_call(target.keys, seq + 1, min(FOLD_LINES, target.stop(seq, most) - seq), FOLD_BYTES)
+
+
+async def _whole_commits(connection: Connection, target: Target, seq: int, page: Page) -> tuple[list[bytes], str]:
+    """What was read, brought to the end of a commit: read on where the first was not read to its end, read less where
+    another was begun. Nothing where the log ends within one."""
+    lines = page.lines
+    while lines and (end := target.stop(seq, len(lines))) != seq + len(lines):
+        if end < seq + len(lines):
+            lines = []
+        start = seq + len(lines)
+        limit = min(FOLD_LINES, end - start)
+        page = decode_page(await connection.run(read_call(target.keys, start + 1, limit, FOLD_BYTES)))
+        lines = lines + page.lines if page.lines else []
+    return lines, page.hash
+
+
+async def _parse(lines: list[bytes], hash_: str) -> _News:
+    events, named = list[Event](), set[str]()
+    for start in range(0, len(lines), FOLD_LINES):
+        await asyncio.sleep(0)  # between two sessions, and within a large commit, requests come first
+        try:
+            some = [parse_line(line) for line in lines[start : start + FOLD_LINES]]
+            named |= {name for event in some if (name := named_call(event)) is not None}
+        except Exception as error:
+            return _News(broken=error)
+        events += some
+    return _News(hash_, events, sorted(named))
 
 
 async def _load_named(
@@ -143,12 +181,12 @@ async def _fold(target: Target, view: SessionView, new: _News, known: dict[str, 
     """One broken log must not stop the read models of all the others."""
     seq = view.seq
     if not new.events:
-        return Folded(target, seq, new.last_seq, broken=new.broken)
+        return Folded(target, seq, broken=new.broken)
     await asyncio.sleep(0)
     change = Change(target.tenant, indexed(view.session), seq, view.steps_total, view, known)
     try:
         for event in new.events:
             view.apply(event, known)
     except Exception as error:
-        return Folded(target, seq, new.last_seq, broken=error)
-    return Folded(target, seq, new.last_seq, new.hash, change)
+        return Folded(target, seq, broken=error)
+    return Folded(target, seq, new.hash, change)

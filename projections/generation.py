@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from dataclasses import replace
 
 from eventstore import scripts
 from eventstore.connection import Connection
@@ -80,7 +81,12 @@ class Generation:
                 await self._take_in(unread)
 
     async def bring_up(self, targets: list[Target]) -> None:
-        """Bring sessions up to the newest event that they have now. Raises `GenerationGone`."""
+        """Bring sessions up to the newest event that they have now. Raises `GenerationGone`.
+
+        What is stored of one in between may end within a commit: nobody is shown it yet.
+        """
+        replies = await self._connection.commands([("HGET", target.keys.head, "seq") for target in targets])
+        targets = [replace(target, goal=int(seq or 0)) for target, seq in zip(targets, replies, strict=True)]
         while True:
             stored = await self._connection.command("GET", self.layout.checkpoint)
             with contextlib.suppress(Moved):
@@ -88,7 +94,10 @@ class Generation:
 
     async def _take_in(self, unread: Unread) -> None:
         """Write what the entries lead to. Raises `Moved`."""
-        targets = [Target(self._keys.session(*member), self.layout) for member in unread.members]
+        targets = [
+            Target(self._keys.session(*member), self.layout, commits[-1][1] if commits else 0, commits)
+            for member, commits in unread.members.items()
+        ]
         living = [target for target in targets if target.name not in unread.deleted]
         for start in range(0, len(living), SESSIONS_AT_ONCE):
             await self._fold(unread.checkpoint, living[start : start + SESSIONS_AT_ONCE])
@@ -98,13 +107,10 @@ class Generation:
         await self._apply(unread.checkpoint, Writes(), unread.last)
 
     async def _fold(self, checkpoint: str, targets: list[Target]) -> None:
-        goals = dict[tuple[str, str], int]()
         while targets:
             folded = await fold_new(self._connection, targets)
             await self._store(checkpoint, folded)
-            for one in folded:
-                goals.setdefault(one.target.name, one.last_seq)
-            targets = [one.target for one in folded if one.change and one.change.view.seq < goals[one.target.name]]
+            targets = [one.target for one in folded if one.change and one.change.view.seq < one.target.goal]
 
     async def _store(self, checkpoint: str, folded: list[Folded]) -> None:
         writes = Writes()

@@ -18,14 +18,15 @@ ENTRIES = 256
 @dataclass(frozen=True, slots=True)
 class Unread:
     """What follows the checkpoint ("" before the first entry), as far as one reading gives, and where the feed ends:
-    the sessions that the entries name, each once, and which of those were deleted."""
+    the sessions that the entries name, each with its commits (their first and last events), and which of those were
+    deleted."""
 
     generation: str
     checkpoint: str
     newest: str
     trimmed: bool
     last: str
-    members: list[tuple[str, str]]
+    members: dict[tuple[str, str], list[tuple[int, int]]]
     deleted: set[tuple[str, str]]
 
     def reaches(self, goal: str) -> bool:
@@ -48,15 +49,17 @@ def unread_call(layout: Layout) -> ScriptCall:
 
 def decode_unread(reply: Sequence[Any]) -> Unread:
     pointer, checkpoint, newest, trimmed, *entries = reply
-    members, deleted = dict[tuple[str, str], None](), set[tuple[str, str]]()
+    members, deleted = dict[tuple[str, str], list[tuple[int, int]]](), set[tuple[str, str]]()
     for _, pairs in entries:
         fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
         member = (fields[b"t"].decode(), fields[b"s"].decode())
-        members[member] = None
+        commits = members.setdefault(member, [])
         if b"d" in fields:
             deleted.add(member)
+        else:
+            commits.append((int(fields[b"f"]), int(fields[b"l"])))
     before = (checkpoint or b"").decode()
     last = entries[-1][0].decode() if entries else before
     return Unread(
-        layouts.generation(pointer), before, (newest or b"").decode(), trimmed == b"1", last, list(members), deleted
+        layouts.generation(pointer), before, (newest or b"").decode(), trimmed == b"1", last, members, deleted
     )

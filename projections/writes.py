@@ -13,6 +13,9 @@ from eventstore.scripts import Argument
 from projections.layout import Layout
 from projections.view import SessionView, row, to_record
 
+ARGUMENTS_AT_ONCE = 1_000
+"""Arguments of one command: Lua unpacks no more than 8,000. Even, since some come in pairs."""
+
 
 @dataclass(slots=True)
 class Writes:
@@ -46,7 +49,9 @@ class Writes:
         for log, (seq, hash_) in self.logs.items():
             args += [numbers[log], f"{seq}-0", hash_]
         for (command, key), arguments in self.groups.items():
-            args += [command, numbers[key], len(arguments), *arguments]
+            for start in range(0, max(1, len(arguments)), ARGUMENTS_AT_ONCE):
+                some = arguments[start : start + ARGUMENTS_AT_ONCE]
+                args += [command, numbers[key], len(some), *some]
         return keys, args
 
 

@@ -54,10 +54,10 @@ MUTATIONS = (
         (
             Patch(
                 "projections/generation.py",
-                "        targets = [Target(self._keys.session(*member), self.layout) for member in unread.members]\n",
+                "        targets = [\n            Target(self._keys.session(*member)",
                 "        await self._apply(unread.checkpoint, Writes(), following=unread.last)\n"
                 "        unread = __import__('dataclasses').replace(unread, checkpoint=unread.last)\n"
-                "        targets = [Target(self._keys.session(*member), self.layout) for member in unread.members]\n",
+                "        targets = [\n            Target(self._keys.session(*member)",
             ),
         ),
         {"part": "kills", "kill": "separate server models-folded"},

@@ -85,7 +85,7 @@ PROOF = Proof(
         _mutation(
             "one-damaged-log-stops-all",
             "projections/folding.py",
-            "return Folded(target, seq, new.last_seq, broken=error)",
+            "return Folded(target, seq, broken=error)",
             "raise",
             "servers",
             "throws",

@@ -9,7 +9,9 @@ from collections.abc import AsyncGenerator
 import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from eventstore import node
 from eventstore.connection import MAX_CONNECTIONS, RETRY_BUDGET_S, Connection
 from eventstore.domain.errors import LaybyError, Overloaded, StoreFull, StoreUnavailable
 from eventstore.eventstore import EventStore
@@ -245,17 +247,57 @@ async def test_an_engine_that_still_hangs_is_told_within_a_second(connection: Co
 
 
 async def test_connections_that_are_all_busy_are_no_outage(
-    connection: Connection, proxy: Proxy, redis: Redis, caplog: pytest.LogCaptureFixture
+    connection: Connection, proxy: Proxy, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connection.client.connection_pool.timeout = 0.2
+    monkeypatch.setattr(node, "PATIENCE_S", 0.2)
     blocking = [asyncio.create_task(connection.command("BLPOP", f"none{n}", 1)) for n in range(MAX_CONNECTIONS)]
     await asyncio.sleep(0.05)
     with pytest.raises(Overloaded):
         await connection.command("PING")
     assert not connection.nodes[0].down
     assert "does not answer" not in caplog.text
-    await asyncio.gather(*blocking)
+    await asyncio.gather(*blocking, return_exceptions=True)
     assert await connection.command("PING")
+
+
+async def test_whoever_waits_for_a_connection_is_passed_by_nobody(connection: Connection, redis: Redis) -> None:
+    """However many come, and keep coming: else some of them wait until they are refused."""
+    order = list[int]()
+
+    async def ask(number: int) -> None:
+        await connection.command("BLPOP", f"none{number}", 0.05)
+        order.append(number)
+
+    async def come_again(number: int) -> None:
+        await ask(number)
+        await ask(number + 100)
+
+    await asyncio.gather(*(come_again(number) for number in range(20)))
+    assert max(order.index(number) for number in range(20)) < min(
+        order.index(number) for number in range(120 - node.AT_ONCE, 120)
+    )
+    assert sorted(order) == [*range(20), *range(100, 120)]
+
+
+async def test_those_who_wait_when_the_engine_goes_away_hear_of_it_together(
+    connection: Connection, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = [asyncio.create_task(connection.command("BLPOP", f"none{n}", 1)) for n in range(node.AT_ONCE)]
+    await asyncio.sleep(0)
+    waiting = [asyncio.create_task(connection.command("GET", "x")) for _ in range(100)]
+    asked = 0
+
+    async def no_answer() -> Exception:
+        nonlocal asked
+        asked += 1
+        return RedisTimeoutError("no answer")
+
+    monkeypatch.setattr(connection.nodes[0], "_ping", no_answer)
+    connection.nodes[0].gone(TimeoutError())
+    told = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(error) for error in told} == {StoreUnavailable}
+    assert asked < node.AT_ONCE
+    await asyncio.gather(*waits, return_exceptions=True)
 
 
 async def test_scripts_run_together_and_the_first_refusal_is_raised(connection: Connection, redis: Redis) -> None:

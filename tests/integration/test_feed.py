@@ -451,6 +451,29 @@ async def test_many_followers_share_the_connections(opened: Open):
         await stream.__aexit__(None, None, None)
 
 
+async def test_many_followers_that_come_back_and_have_missed_nothing_share_one_look(opened: Open):
+    world = await opened(partitions=8)
+    await world.fill(12, 2)
+    cursor = (await world.read(len(world.events)))[-1].cursor
+
+    async def commands_run() -> dict[str, int]:
+        stats = await world.store.connection.client.info("commandstats")
+        return {name: stats[name]["calls"] for name in ("cmdstat_evalsha", "cmdstat_xrevrange")}
+
+    before = await commands_run()
+    streams = [world.following(cursor) for _ in range(100)]
+    followings = await asyncio.gather(*(stream.__aenter__() for stream in streams))
+    after = await commands_run()
+    assert after["cmdstat_evalsha"] == before["cmdstat_evalsha"]
+    assert after["cmdstat_xrevrange"] - before["cmdstat_xrevrange"] <= 2 * 8
+    await world.create("s")
+    async with asyncio.timeout(PATIENCE_S):
+        for items in await asyncio.gather(*map(anext, followings)):
+            assert [told(item) for item in items] == [("s", 1)]
+    for stream in streams:
+        await stream.__aexit__(None, None, None)
+
+
 async def test_no_error_ends_the_search_for_lost_news(opened: Open, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(feeds, "POLL_S", 0.05)
     world = await opened(partitions=4)

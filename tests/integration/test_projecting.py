@@ -14,11 +14,13 @@ from redis.asyncio import Redis
 from eventstore.connection import Connection
 from eventstore.eventstore import EventStore
 from eventstore.scripts import ScriptCall
+from projections import folding
 from projections import layout as layouts
 from projections.generation import PROJECT, WRITES_AT_ONCE, Generation, Moved
 from projections.layout import Layout
 from projections.read_models import ReadModels
 from projections.rebuild import Rebuild
+from projections.writes import Writes
 from tests.integration.conftest import OpenStore
 from tests.integration.models import check, dump, folded, leftovers, names, project, served, session_ids
 from tests.integration.stores import TENANT, create, note, send, until
@@ -293,6 +295,45 @@ async def test_thousands_of_events_between_two_projections_are_all_taken_in(stor
         await send(store, *[note(k) for k in range(500)], ask(f"c{n}"))
     assert await names(models) == [f"s1/c{n}" for n in range(5)]
     await check(models, store)
+
+
+@pytest.mark.parametrize(("lines", "size"), [(4, 1 << 20), (100, 1_000), (7, 1)])
+async def test_no_view_is_stored_that_ends_within_a_commit(
+    store: EventStore, models: ReadModels, monkeypatch: pytest.MonkeyPatch, lines: int, size: int
+):
+    """However little is read at once: a page of steps or calls shows what is stored."""
+    monkeypatch.setattr(folding, "FOLD_LINES", lines)
+    monkeypatch.setattr(folding, "FOLD_BYTES", size)
+    await create(store)
+    ends, stored, apply = [1], list[int](), Generation._apply
+    for count in (1, 3, 10, 2, 1, 30):
+        await send(store, *(note(n) for n in range(count)))
+        ends.append(ends[-1] + count)
+
+    async def applied(generation: Generation, *given: Any) -> None:
+        await apply(generation, *given)
+        view = generation.layout.session(TENANT, "s1").view
+        stored.append(int(await store.connection.command("HGET", view, "seq") or 0))
+
+    monkeypatch.setattr(Generation, "_apply", applied)
+    await project(models, store)
+    assert {*stored} <= {0, *ends} and stored[-1] == ends[-1]
+    await send(store, note("late"))
+    await Rebuild(store.connection, store.keys).all()
+    await check(models, store)
+
+
+async def test_a_commit_of_more_calls_than_lua_unpacks_at_once_is_projected(store: EventStore):
+    """Its view is written in one piece, and a command of Lua has 8,000 arguments at most."""
+    await create(store)
+    partition = store.session_keys(TENANT, "s1").partition
+    writes, layout = Writes(), Layout(partition, await served(store, partition.number))
+    for n in range(5_000):
+        writes.add("ZADD", layout.inbox(TENANT, "X", tool=None, agent=None), n, f"m{n}")
+    await Generation(store.connection, store.keys, layout, served=True)._apply("", writes)
+    key = layout.inbox(TENANT, "X", tool=None, agent=None)
+    assert await store.connection.command("ZCARD", key) == 5_000
+    await store.connection.command("UNLINK", key)
 
 
 async def test_no_script_call_grows_with_what_is_to_be_projected(store: EventStore, models: ReadModels):
