@@ -36,9 +36,11 @@ class Posted:
 
 async def receive_post(services: Services, request: Request, scope: str, limit: int = BODY_MAX) -> Posted:
     """Let the request in and read its body. Raises `LaybyError`."""
-    principal = services.door.enter(request, scope)
+    services.door.enter(request, scope)
     idempotency_key(request)  # a garbled one is refused before anything is read
+    services.store.writer.check_room()
     body = await read_body(services.budget, request, limit)
+    principal = services.door.enter(request, scope)  # a body may take minutes, and its key may have gone meanwhile
     return Posted(principal, body, retry_of(request, principal, body))
 
 

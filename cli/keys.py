@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -19,6 +20,16 @@ T = TypeVar("T")
 DAY_MS = 86_400_000
 LONGEST_DAYS = 36_525
 _TENANT_HELP = "Whose sessions a key opens."
+
+
+class _Days(click.FloatRange):
+    """A range that does not hold what is no number: every comparison with that is false."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        days = super().convert(value, param, ctx)
+        if math.isnan(days):
+            self.fail(f"{value!r} is not a number of days.", param, ctx)
+        return days
 
 
 @click.group()
@@ -36,7 +47,7 @@ def keys() -> None:
 @click.option("--tenant", default="default", show_default=True, help=_TENANT_HELP)
 @click.option(
     "--expires-in-days",
-    type=click.FloatRange(0, LONGEST_DAYS, min_open=True),
+    type=_Days(0, LONGEST_DAYS, min_open=True),
     metavar="DAYS",
     help="From then on it opens nothing. Default: never",
 )

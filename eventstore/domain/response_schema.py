@@ -18,7 +18,8 @@ def _no_fetch(uri: str) -> Any:
 
 
 def _validator(schema: Any) -> jsonschema_rs.Draft202012Validator:
-    return jsonschema_rs.Draft202012Validator(schema, retriever=_no_fetch, pattern_options=jsonschema_rs.RegexOptions())
+    options = jsonschema_rs.RegexOptions(size_limit=schema_weight.compiled_bytes(schema))
+    return jsonschema_rs.Draft202012Validator(schema, retriever=_no_fetch, pattern_options=options)
 
 
 def fault(schema: Any) -> str | None:
@@ -31,7 +32,7 @@ def fault(schema: Any) -> str | None:
     except schema_weight.TooHeavy as error:
         return str(error)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-        return f"is not a JSON Schema (draft 2020-12): {_text(error)}"
+        return f"is not a JSON Schema (draft 2020-12): {_text(error)}{_or_too_large(error)}"
     return None
 
 
@@ -49,6 +50,12 @@ def errors(schema: Any, answer: Any, pointer: str) -> list[FieldError]:
 
 def _text(error: Exception) -> str:
     return str(getattr(error, "message", error)).partition("\n")[0][:300]
+
+
+def _or_too_large(error: Exception) -> str:
+    """The library knows one word for both."""
+    pattern = isinstance(getattr(error, "kind", None), jsonschema_rs.ValidationErrorKind.Format)
+    return ", or one that is too large" if pattern else ""
 
 
 def _place(error: jsonschema_rs.ValidationError) -> str:

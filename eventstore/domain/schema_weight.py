@@ -3,10 +3,13 @@
 Each part of a schema, with its references written out, meets each value of an answer at most once; so the product of
 the two counts bounds the work. A schema that refers to itself has no such bound (two branches that do take a time
 exponential in the depth of the answer), and neither has one whose references fan out; both are refused when asked.
+Patterns are compiled anew for each answer, and meet every character of it: their text and what it may become are
+bounded, and a long text counts as several values.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -14,6 +17,12 @@ MOST_PARTS = 5_000
 """Parts of a schema, its references written out."""
 MOST_WORK = 500_000
 """Parts of a schema times values of an answer: a fraction of a second."""
+MOST_PATTERN_TEXT = 5_000
+"""Characters of all patterns of a schema: one such as \\pL stands for hundreds of ranges."""
+COMPILED_BYTES = 8 * 1024 * 1024
+"""What all patterns of a schema may become, compiled: a few characters with a repetition can become anything."""
+_ONE_VALUE = 100
+"""Characters of a text, or of a member's name, that count as one value."""
 _PLAIN = frozenset({"const", "default", "enum", "examples", "$comment", "description", "title"})
 _NAMED = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
 """Members that hold schemas by names of the author's own, which mean nothing here."""
@@ -30,12 +39,35 @@ def parts(schema: Any) -> int:
 
 
 def values(answer: Any) -> int:
-    """The values in an answer, itself included."""
+    """The values in an answer, itself included; a long text is several."""
     if isinstance(answer, dict):
-        return 1 + sum(map(values, cast("dict[str, Any]", answer).values()))
+        members = cast("dict[str, Any]", answer).items()
+        return 1 + sum(len(name) // _ONE_VALUE + values(value) for name, value in members)
     if isinstance(answer, list):
         return 1 + sum(map(values, cast("list[Any]", answer)))
-    return 1
+    return 1 + len(answer) // _ONE_VALUE if isinstance(answer, str) else 1
+
+
+def compiled_bytes(schema: Any) -> int:
+    """What each pattern of a schema may become: they share alike. Raises `TooHeavy` if there is too much of them."""
+    found = list(_patterns(schema))
+    if sum(map(len, found)) > MOST_PATTERN_TEXT:
+        raise TooHeavy(f"must have patterns of at most {MOST_PATTERN_TEXT} characters together")
+    return COMPILED_BYTES // max(1, len(found))
+
+
+def _patterns(schema: Any) -> Iterator[str]:
+    """All patterns, wherever they stand, and perhaps some text that only looks like one."""
+    if isinstance(schema, list):
+        for part in cast("list[Any]", schema):
+            yield from _patterns(part)
+    elif isinstance(schema, dict):
+        for name, part in cast("dict[str, Any]", schema).items():
+            if name == "pattern" and isinstance(part, str):
+                yield part
+            elif name == "patternProperties" and isinstance(part, dict):
+                yield from cast("dict[str, Any]", part)
+            yield from _patterns(part)
 
 
 class _Counter:

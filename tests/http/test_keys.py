@@ -342,6 +342,33 @@ def test_what_a_key_holds_open_is_cut_when_it_goes(doors, boss, problem, goes: G
     assert max(ended) - gone < 3 * CUT_S, "as far as a busy machine can tell"
 
 
+def test_a_request_that_arrives_slowly_is_judged_by_its_key_when_it_is_all_there(doors, boss, problem):
+    sid = boss.create()
+    iid = boss.ask(sid)
+    begun, gone = threading.Event(), threading.Event()
+
+    def body() -> Iterator[bytes]:
+        yield b'{"action":'
+        begun.set()
+        assert gone.wait(30)
+        yield b'"approve"}'
+
+    answers = list[httpx.Response]()
+    with doors.client(doors.make("slow")) as client:
+        until(lambda: client.get("/openapi.json").status_code == 200)
+        path = f"/v1/sessions/{sid}/calls/{iid}/decision"
+        with doors.client(client.headers["authorization"].split()[1]) as another:
+            sender = threading.Thread(target=lambda: answers.append(another.post(path, content=body(), timeout=60)))
+            sender.start()
+            assert begun.wait(30)
+            doors.revoke("slow")
+            until(lambda: client.get("/openapi.json").status_code == 401)
+            gone.set()
+            sender.join(60)
+    problem(answers[0], 401, "unauthorized")
+    assert boss.get(f"/v1/sessions/{sid}/calls/{iid}").json()["status"] == "PENDING_APPROVAL"
+
+
 def test_an_open_server_shuts_with_its_first_key(new_server, problem):
     server = new_server()
     with server.client() as anyone:

@@ -67,6 +67,7 @@ def test_a_life_of_keys(folder: Path) -> None:
         (("create", "--name", "a b", "--scopes", "read"), "no name for a key"),
         (("create", "--name", "a", "--scopes", "read", "--tenant", "a:{b}"), "is no tenant"),
         (("create", "--name", "a", "--scopes", "read", "--expires-in-days", "0"), "--expires-in-days"),
+        (("create", "--name", "a", "--scopes", "read", "--expires-in-days", "nan"), "number of days"),
         (("create", "--scopes", "read"), "--name"),
     ],
 )

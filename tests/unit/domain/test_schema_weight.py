@@ -31,6 +31,10 @@ def fan(levels: int) -> dict[str, Any]:
         ({"$ref": "#/$defs/nowhere"}, "not in it"),
         ({"enum": list(range(10_000))}, "at most"),
         (fan(20), "at most"),
+        ({"anyOf": [{"pattern": "x" * 100}] * 60}, "characters together"),
+        ({"patternProperties": {"x" * 6_000: True}}, "characters together"),
+        ({"anyOf": [{"pattern": r"\pL{100}" + str(n)} for n in range(200)]}, "too large"),
+        ({"patternProperties": {r"\pL{9000}": True}}, "too large"),
     ],
 )
 def test_a_schema_whose_work_is_not_bounded_is_refused(schema: Any, said: str) -> None:
@@ -45,6 +49,8 @@ def test_a_schema_whose_work_is_not_bounded_is_refused(schema: Any, said: str) -
         {"properties": {"$ref": LEAF}, "enum": [{"$ref": "#"}]},
         {"$defs": {"a/b": {"x~y": LEAF}}, "$ref": "#/$defs/a~1b/x~0y"},
         {"$defs": {"a": LEAF}, "properties": {"x": {"$ref": "#/$defs/a"}, "y": {"$ref": "#/$defs/a"}}},
+        {"properties": {f"p{n}": {"pattern": r"^[^/]{1,255}$"} for n in range(5)}},
+        {"properties": {"pattern": LEAF, "patternProperties": LEAF}},
     ],
 )
 def test_ordinary_schemas_are_taken(schema: Any) -> None:
@@ -61,3 +67,12 @@ def test_an_answer_too_large_for_its_schema_is_refused_unchecked() -> None:
     assert response_schema.fault(schema) is None
     (error,) = response_schema.errors(schema, {f"k{n}": 0 for n in range(20_000)}, "/response")
     assert (error.pointer, error.message) == ("/response", "is too large to be checked against the schema of this call")
+
+
+def test_a_long_text_is_several_values() -> None:
+    schema = {"anyOf": [{"pattern": f"^(a|b|{n})*c$"} for n in range(200)]}
+    assert response_schema.fault(schema) is None
+    for answer in ("ab" * 200_000, {"ab" * 200_000: 0}):
+        (error,) = response_schema.errors(schema, answer, "/response")
+        assert error.message == "is too large to be checked against the schema of this call"
+    assert response_schema.errors(schema, "ab" * 100 + "c", "/response") == []
