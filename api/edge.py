@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 
@@ -11,7 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api import problems
 from api.budget import Budget
 from api.metrics import Metrics
-from eventstore.domain.errors import InternalError, LaybyError
+from api.pace import Pace
+from eventstore.domain.errors import InternalError, LaybyError, Overloaded
 from eventstore.domain.ids import random_text
 
 log = logging.getLogger("layby.http")
@@ -26,6 +28,7 @@ class Edge:
         self._app: ASGIApp = app
         self._metrics: Metrics = metrics
         self._budget: Budget = budget
+        self._pace: Pace = Pace()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = _Exchange(scope, send, random_text(80), self._metrics)
@@ -33,6 +36,8 @@ class Edge:
         try:
             await self._app(scope, receive, exchange.send)
         except LaybyError as error:
+            if isinstance(error, Overloaded) and (delay := self._pace.delay(asyncio.get_running_loop().time())):
+                await asyncio.sleep(delay)
             await exchange.refuse(error, receive)
         except ClientDisconnect:
             pass  # there is nobody left to answer

@@ -10,10 +10,9 @@ from typing import Any
 
 from eventstore.connection import Connection
 from eventstore.divergence import Divergence, Records, earlier
-from eventstore.domain import instants
 from eventstore.domain.errors import CursorTooOld, Diverged
 from eventstore.domain.events import line_type
-from eventstore.feed_cursor import NONE, EntryId, Position
+from eventstore.feed_cursor import EntryId, Position
 from eventstore.feed_store import Entry, Scan, decode_scan, scan_call, sessions_command
 from eventstore.keys import Keys, split_member
 from eventstore.scripts import ScriptCall
@@ -173,7 +172,8 @@ class Reader:
 
     async def _diverged(self, points: Mapping[int, EntryId]) -> Diverged:
         """The store has lost what this position has seen in these partitions, all but what is up to these points. That
-        is recorded, and the position is moved back: nothing but its text is of use any more."""
+        is recorded, and the position is moved back: nothing but its text is of use any more. Of what is anybody's
+        (which partitions, and the times of their newest entries) nothing is told."""
         known = await self._records.all()
         lost = {number: self.position.ids[number] for number in points}
         common = {n: earlier(point, lost[n], (k for k in known if k.partition == n)) for n, point in points.items()}
@@ -183,7 +183,6 @@ class Reader:
             "the store has lost a part of what this cursor has seen, in a failover or with an old backup: what was read"
             " after the last common point is not part of the record; go on from `cursor`, which resumes there",
             cursor=self.position.text(),
-            partitions=[{"partition": n, "last_common": _moment(point)} for n, point in common.items()],
             sessions=_sessions(self._tenant, (loss for loss in known if loss.partition in common)),
         )
 
@@ -202,11 +201,6 @@ def _note_loss(found: _Range, seq: int) -> None:
     """A session that was deleted has no log. Any other has lost what the feed names, and there is nothing to tell."""
     if found.page and not found.page.deleted:
         log.error("session %s: the log holds no event %d, which the feed names", found.session_id, seq)
-
-
-def _moment(entry: EntryId) -> str | None:
-    """When an entry was written; None for the beginning."""
-    return None if entry == NONE else instants.text(entry[0])
 
 
 def _sessions(tenant: str, losses: Iterable[Divergence]) -> list[dict[str, Any]]:

@@ -90,8 +90,7 @@ class Writer:
 
         Raises every `LaybyError` that the rules give, and `StoreUnavailable`, `StoreFull`, `Overloaded`.
         """
-        if self._waiting >= self._max_pending:
-            raise Overloaded(f"{self._waiting} requests wait already; try again in a moment")
+        self.check_room()
         lane = self._lane(tenant, session_id)
         pending = Pending(command, by, asyncio.get_running_loop().create_future(), retry)
         lane.add(pending)
@@ -100,6 +99,11 @@ class Writer:
         self._start(lane)
         answer = await asyncio.shield(pending.answer)
         return answer if answer.durability else replace(answer, durability=await self._confirm(lane.keys))
+
+    def check_room(self) -> None:
+        """Raises `Overloaded` if no command can be taken now; whoever asks first need not read what it is."""
+        if self._waiting >= self._max_pending:
+            raise Overloaded(f"{self._waiting} requests wait already; try again in a moment")
 
     def _answered(self, answer: asyncio.Future[Answer]) -> None:
         self._waiting -= 1

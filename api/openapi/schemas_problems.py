@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.openapi.build import Node, answer, integer, many, nullable, ref, text, time
+from api.openapi.build import Node, answer, integer, many, ref, text
 from api.problems import STATUS, TYPE_BASE, WRONG_ADDRESS
 from eventstore.domain.access import SCOPES
 from eventstore.domain.errors import LaybyError, leaves
@@ -76,19 +76,9 @@ def _members() -> dict[str, dict[str, Node]]:
         "call-expired": {"call": call},
         "diverged": {
             "cursor": text("Resumes at the last common point: what was not lost is not told again."),
-            "partitions": many(_lost_partition(), "Where something was lost."),
-            "sessions": many(_lost_session(), "Sessions that are known to be hit. There may be others."),
+            "sessions": many(_lost_session(), "Your sessions that are known to be hit. There may be others."),
         },
     }
-
-
-def _lost_partition() -> Node:
-    return answer(
-        {
-            "partition": integer(minimum=0),
-            "last_common": nullable(time("When its newest commit was made that was not lost; null: there is none.")),
-        }
-    )
 
 
 def _lost_session() -> Node:

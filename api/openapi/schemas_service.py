@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.openapi.build import Node, answer, any_object, integer, many, nullable, ref, text, time
+from api.openapi.build import Node, answer, any_object, integer, many, ref, text, time
 
 
 def service_schemas() -> dict[str, Node]:
@@ -17,9 +17,5 @@ def service_schemas() -> dict[str, Node]:
         ),
         "Divergence": answer(
             {"partition": integer("Its number.", minimum=0), "since": time("When that was noticed.")},
-            {
-                "last_common": nullable(time("When the newest commit was made that is known not to be lost.")),
-                "sessions": integer("How many of its sessions are known to be hit.", minimum=0),
-            },
         ),
     }
