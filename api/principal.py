@@ -117,6 +117,6 @@ def _person(value: bytes) -> str:
         name = value.decode("latin-1")
     if not 1 <= len(name) <= ACTOR_MAX:
         raise InvalidRequest.header("Layby-Actor", f"must be a name of 1 to {ACTOR_MAX} characters")
-    if name == SERVICE:  # else a person's deed could pass for the service's own
+    if name.strip().lower() == SERVICE:  # else a person's deed could pass for the service's own
         raise InvalidRequest.header("Layby-Actor", f"must not be {SERVICE}, the service itself")
     return name

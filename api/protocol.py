@@ -9,6 +9,7 @@ import asyncio
 import json
 from typing import Any, Final
 
+import httptools
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -37,6 +38,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **options)
         self._number: int = 0  # of the request that arrives, or arrived last
         self._heading: bool = True  # before its body
+        self._wishless: bytes = b""  # its head, where it has to be parsed again
         self._begun: bool = False  # it has begun to arrive, and has not arrived
         self._head: int = 0  # bytes of its head that the parser has told of
         self._unheard: int = 0  # bytes that came while it told of no end
@@ -62,7 +64,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         number = self._number if self._heading else -1
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
         if self.transport.is_closing():
             return None
         if self._heading and number == self._number:  # all of it, and the parser may not have told of it yet
@@ -75,6 +78,23 @@ class HttpProtocol(HttpToolsProtocol):
             self._stop_waiting()
         elif self._timer is None:
             self._timer = self.loop.call_later(PATIENCE_S, self._late)
+        return None
+
+    def _parse(self, data: bytes) -> None:
+        """Let the parser tell of it. A request may wish for another protocol, as Java's client does with its first one;
+        that is passed over. The parser would pass over its body, so it is given the head anew without the wish."""
+        pieces = [memoryview(data)]
+        while pieces:
+            piece = pieces.pop()
+            try:
+                self.parser.feed_data(piece)
+            except httptools.HttpParserError:
+                return self.send_400_response("")
+            except httptools.HttpParserUpgrade as upgrade:
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it
+                pieces += [piece[upgrade.args[0] :], memoryview(self._wishless)]
+                self._wishless = b""
         return None
 
     def on_message_begin(self) -> None:
@@ -99,8 +119,19 @@ class HttpProtocol(HttpToolsProtocol):
             raise ValueError("the head is too large")
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            self._wishless = self._without_wish()
+            return
         super().on_headers_complete()
         self._heading = False
+
+    def _without_wish(self) -> bytes:
+        method = self.parser.get_method()
+        if method == b"CONNECT":  # to the parser this is a wish by itself
+            raise ValueError("there is nothing to connect to")
+        version = self.parser.get_http_version().encode()
+        fields = [name + b": " + value for name, value in self.headers if name != b"upgrade"]
+        return b"\r\n".join([b" ".join([method, self.url, b"HTTP/" + version]), *fields, b"", b""])
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
@@ -111,6 +142,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._wishless:
+            return
         self._heading, self._begun = True, False
         self._stop_waiting()
         super().on_message_complete()

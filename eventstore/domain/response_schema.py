@@ -40,7 +40,10 @@ def errors(schema: Any, answer: Any, pointer: str) -> list[FieldError]:
     """Where the answer breaks the schema; a missing member is pointed at by its own name."""
     if schema_weight.parts(schema) * schema_weight.values(answer) > schema_weight.MOST_WORK:
         return [FieldError("is too large to be checked against the schema of this call", pointer=pointer)]
-    validator = _validator(schema)
+    try:
+        validator = _validator(schema)
+    except (jsonschema_rs.ValidationError, ValueError):  # asked of a version that took larger patterns
+        return [FieldError("cannot be checked: the patterns in the schema of this call are too large", pointer=pointer)]
     try:
         found = list(islice(validator.iter_errors(answer), _MOST_ERRORS))
     except ValueError:  # an integer longer than the library can hold

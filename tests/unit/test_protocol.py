@@ -324,3 +324,33 @@ def test_a_request_that_comes_at_once_costs_no_timer(line, loop):
     line.data_received(SHORT)
     assert all(timer.cancelled for timer in loop.timers)
     assert protocol.PATIENCE_S < 75
+
+
+WISH = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n"
+
+
+@pytest.mark.parametrize(
+    "framing", [b"Content-Length: 2\r\n\r\n{}", b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"]
+)
+@pytest.mark.parametrize("size", [1, 7, 1_000])
+def test_a_wish_for_another_protocol_is_passed_over(line, loop, framing, size):
+    sent = HEAD + WISH + framing
+    for start in range(0, len(sent), size):
+        line.data_received(sent[start : start + size])
+    assert (loop.started, line.cycle.body, line.cycle.more_body) == (1, b"{}", False)
+    assert (b"http2-settings", b"AAA") in line.cycle.scope["headers"] and line.cycle.scope["path"] == "/"
+    answered(line)
+    line.data_received(HEAD + b"Content-Length: 1\r\n\r\nx")
+    assert (loop.started, line.cycle.body) == (2, b"x"), "what follows is a request of its own"
+    assert line.transport.sent == b"" and not line.transport.closed
+
+
+def test_many_wishes_at_once_wait_in_a_row(line, loop):
+    line.data_received((HEAD + WISH + b"Content-Length: 1\r\n\r\nx") * 50)
+    assert (loop.started, len(line.pipeline)) == (1, 49)
+    assert all(cycle.body == b"x" for cycle, _ in line.pipeline)
+
+
+def test_nothing_is_connected_to(line, loop):
+    line.data_received(b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert refused(line, 400) and loop.started == 0
