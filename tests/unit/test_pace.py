@@ -35,8 +35,11 @@ def test_a_server_without_room_reads_no_body():
     async def receive() -> Any:
         raise AssertionError("the body was asked for")
 
-    door = SimpleNamespace(enter=lambda *_: SimpleNamespace(tenant="acme"))
+    def enter(request: Request, scope: str) -> Any:
+        return None
+
+    door = SimpleNamespace(enter=enter)
     services = SimpleNamespace(door=door, store=SimpleNamespace(writer=SimpleNamespace(check_room=full)))
-    scope = {"type": "http", "method": "POST", "headers": [], "path": "/", "query_string": b""}
+    scope: dict[str, Any] = {"type": "http", "method": "POST", "headers": [], "path": "/", "query_string": b""}
     with pytest.raises(Overloaded):
         asyncio.run(receive_post(cast(Any, services), Request(scope, receive), "publish"))
