@@ -48,7 +48,7 @@ class Reply:
     @property
     def appended(self) -> int:
         """Events that it says were appended."""
-        if self.status != 201:
+        if self.status != 201 or "idempotency-replayed" in self.headers:
             return 0
         told: dict[str, Any] = json.loads(self.body)
         return 0 if "first_seq" not in told or told["duplicate"] else told["last_seq"] - told["first_seq"] + 1
