@@ -51,8 +51,14 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]  # as uvicorn has it
         super().connection_made(transport)
-        # As idle as between two requests; uvicorn waits for a first one for ever.
-        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        self._idle()
+
+    def _idle(self) -> None:
+        """Close in time, if nothing is under way and nothing comes. uvicorn does so only once an answer is given, and
+        no more once anything has come, if only the empty lines that may stand before a request."""
+        if self.timeout_keep_alive_task is None and (not self.cycle or self.cycle.response_complete):
+            wait = self.timeout_keep_alive
+            self.timeout_keep_alive_task = self.loop.call_later(wait, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
@@ -76,6 +82,7 @@ class HttpProtocol(HttpToolsProtocol):
             return self._hang_up()
         if not self._begun:
             self._stop_waiting()
+            self._idle()
         elif self._timer is None:
             self._timer = self.loop.call_later(PATIENCE_S, self._late)
         return None

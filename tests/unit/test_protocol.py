@@ -133,6 +133,24 @@ def test_a_connection_on_which_nothing_comes_is_closed_without_a_word(line, loop
     assert line.transport.closed and line.transport.sent == b""
 
 
+@pytest.mark.parametrize("before", [b"", SHORT])
+def test_empty_lines_keep_no_connection_open(line, loop, before):
+    if before:
+        line.data_received(before)
+        answered(line)
+    line.data_received(b"\r\n")
+    loop.pass_(74)
+    assert not line.transport.closed
+    loop.pass_(2)
+    assert line.transport.closed and line.transport.sent == b""
+
+
+def test_an_empty_line_ends_no_answer_that_is_under_way(line, loop):
+    line.data_received(SHORT + b"\r\n")
+    loop.pass_(1_000)
+    assert not line.transport.closed
+
+
 def test_the_time_begins_with_the_request_and_not_with_the_connection(line, loop):
     loop.pass_(70)
     line.data_received(HEAD)
