@@ -127,12 +127,23 @@ def _with_keyring(
     async def run(settings: Settings) -> T:
         async with _keyring(settings, fresh=creates) as keyring:
             result = await work(keyring)
+            _warn(keyring.reached, settings)
             if (creates or changes) and not is_private(settings):
                 await asyncio.sleep(FOLLOWED_AFTER_S)
             return result
 
     with operator_errors(), _store_errors():
         return asyncio.run(run(settings_from(**options)))
+
+
+def _warn(reached: str | None, settings: Settings) -> None:
+    """A change that the engine may still lose is one that the operator has to know of."""
+    if reached and not settings.durability.met_by(reached):
+        click.echo(
+            f"Beware: this has reached {reached}, and not {settings.durability} as the setting durability wants: if the"
+            " engine fails now, it may be undone. See to the engine, then look with layby keys list",
+            err=True,
+        )
 
 
 @asynccontextmanager
@@ -152,7 +163,7 @@ async def _keyring(settings: Settings, *, fresh: bool) -> AsyncGenerator[Keyring
         connection = Connection(url)
         try:
             await check_engine(connection)
-            yield Keyring(connection, (await confirmation(connection, settings.durability)).command)
+            yield Keyring(connection, await confirmation(connection, settings.durability))
         finally:
             await connection.close()
 

@@ -27,6 +27,11 @@ class EngineClock:
         """Take in a time that an answer carried."""
         self._offset = max(self._offset, engine_ms - monotonic_ms())
 
+    def settle(self, engine_ms: int, asked_ms: float) -> None:
+        """Take in the answer to a question that was asked at `asked_ms` of our own clock. The engine showed this time
+        between then and now, so an estimate that is further ahead is that of another engine, and is given up."""
+        self._offset = max(min(self._offset, engine_ms - asked_ms), engine_ms - monotonic_ms())
+
     def correct(self, engine_ms: int) -> None:
         """The engine said that we are ahead of it: its clock was set back, or ours runs faster."""
         self._offset = engine_ms - monotonic_ms()

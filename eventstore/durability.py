@@ -39,8 +39,8 @@ class Confirmation:
         """What every commit reaches, where none of them needs to be confirmed."""
         return "fsync" if self._synced else "memory"
 
-    def reached(self, reply: Any) -> str:
-        """The durability that the reply of `command` proves."""
+    def reached(self, reply: Any = None) -> str:
+        """The durability that the reply of `command` proves; what is reached without one, where there is none."""
         local, replicas = (self._synced, 0)
         if isinstance(reply, list) and len(reply) == 2:  # pyright: ignore[reportUnknownArgumentType] # [local, replicas]
             local, replicas = bool(reply[0]) or self._synced, int(reply[1])  # pyright: ignore[reportUnknownArgumentType] # integers

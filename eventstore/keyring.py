@@ -19,8 +19,9 @@ from eventstore.connection import Connection
 from eventstore.domain import access, ids
 from eventstore.domain.access import AccessKey
 from eventstore.domain.errors import StoreUnavailable
+from eventstore.durability import Confirmation
 from eventstore.keys import KEYRING
-from eventstore.scripts import Argument, ScriptCall
+from eventstore.scripts import ScriptCall
 
 READ = scripts.load("eventstore", "keyring", writes=False)
 ENROL = scripts.load("eventstore", "enrol")
@@ -51,11 +52,13 @@ class Reading:
 
 
 class Keyring:
-    """Creates, lists and revokes keys. `confirm` is a command that makes sure that a change is on disk."""
+    """Creates, lists and revokes keys."""
 
-    def __init__(self, connection: Connection, confirm: Iterable[Argument] = ()) -> None:
+    def __init__(self, connection: Connection, confirmation: Confirmation | None = None) -> None:
         self._connection: Connection = connection
-        self._confirm: list[Argument] = list(confirm)
+        self._confirmation: Confirmation | None = confirmation
+        self.reached: str | None = None
+        """The durability that the newest change has reached; None without `confirmation`."""
 
     async def read(self, known: str = "") -> Reading:
         """All keys, or the news that they are still those of the version that is known. Raises `StoreUnavailable`."""
@@ -98,9 +101,12 @@ class Keyring:
         raise StoreUnavailable("the keys change faster than they can be read; try again")
 
     async def _run(self, call: ScriptCall) -> list[bytes]:
-        reply, *_ = await self._connection.run_all([call], self._confirm)
+        last = self._confirmation.command if self._confirmation else ()
+        reply, *confirmed = await self._connection.run_all([call], last)
         if isinstance(reply, Exception):
             raise reply
+        if self._confirmation:
+            self.reached = self._confirmation.reached(*confirmed)
         return reply
 
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from eventstore.clock import EngineClock
+from eventstore.clock import EngineClock, monotonic_ms
 from eventstore.domain.access import AccessKey
 from eventstore.domain.errors import LaybyError, StoreUnavailable
 from eventstore.keyring import Keyring
@@ -27,9 +27,9 @@ _LOST = "lost"
 class KeyringCopy:
     """`read` it once, then let it `run`."""
 
-    def __init__(self, keyring: Keyring, clock: EngineClock) -> None:
+    def __init__(self, keyring: Keyring) -> None:
         self._keyring: Keyring = keyring
-        self._clock: EngineClock = clock
+        self._clock: EngineClock = EngineClock()  # of whichever engine has the keys now
         self._version: str | None = None
         self._keys: Mapping[str, AccessKey] = {}
 
@@ -56,8 +56,9 @@ class KeyringCopy:
 
     async def read(self) -> None:
         """Take in what has changed. Raises `StoreUnavailable`."""
+        asked = monotonic_ms()
         reading = await self._keyring.read(self._version or "")
-        self._clock.observe(reading.now)
+        self._clock.settle(reading.now, asked)
         if reading.keys is None:
             return
         if self._version and reading.untouched:

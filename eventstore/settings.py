@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 DAY_MS = 86_400_000
 MIB = 1024 * 1024
 CENTURY_MS = 36_525 * DAY_MS
+_KINDS = ("memory", "fsync", "replicated")
 REDIS_SCHEMES = ("redis://", "rediss://", "unix://", "redis+cluster://", "redis+sentinel://")
 
 
@@ -42,6 +43,10 @@ class Durability:
         if found := re.fullmatch(r"replicated:([1-9][0-9]?)", text, re.ASCII):
             return cls("replicated", int(found[1]))
         raise ValueError(f"not a durability: {text!r}")
+
+    def met_by(self, reached: str) -> bool:
+        """Whether what a commit has reached (`memory`, `fsync`, `replicated`) is as much as this."""
+        return _KINDS.index(reached) >= _KINDS.index(self.kind)
 
     def __str__(self) -> str:
         return f"replicated:{self.replicas}" if self.kind == "replicated" else self.kind

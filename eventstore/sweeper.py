@@ -36,6 +36,8 @@ SCAN_MEMBERS = 1_000
 """A scan fetches so many of a partition at most; the next one comes when these are swept."""
 LONGEST_SLEEP_S = 1.0
 TRY_AGAIN_MS = 5_000
+EARLIER_MS = 1_000
+"""What is noted again and comes earlier by more than this is moved: the clock of its engine was set forward."""
 GATHER_S = 0.05
 """How long a sweep lets deadlines gather before the next, so that many in a row cost the engine a few pipelines and the
 requests of others little time. The first after a rest is never kept waiting."""
@@ -53,7 +55,7 @@ class Sweeper:
         self._writer: Writer = writer
         # By our own clock, since each partition is judged by that of its engine: when, what is due then, whose.
         self._heap: list[tuple[float, int, str]] = []
-        self._due: dict[str, int] = {}
+        self._due: dict[str, tuple[int, float]] = {}  # of each, what counts of what is in the heap: what is due, when
         self._wake: asyncio.Event = asyncio.Event()
         self._scan_at: float = 0.0
         self._goes_on: bool = False  # whether the next scan continues the last one
@@ -70,11 +72,15 @@ class Sweeper:
         at = clock.here(due)
         if clock.known and at > monotonic_ms() + SCAN_AHEAD_MS:
             self._due.pop(member, None)
-        elif self._due.get(member) != due:
+        elif self._is_news(member, due, at):
             self._remember(member, due, at)
 
+    def _is_news(self, member: str, due: int, at: float) -> bool:
+        known = self._due.get(member)
+        return known is None or due != known[0] or at < known[1] - EARLIER_MS
+
     def _remember(self, member: str, due: int, at: float) -> None:
-        self._due[member] = due
+        self._due[member] = (due, at)
         heappush(self._heap, (at, due, member))
         if self._heap[0][2] == member:
             self._wake.set()
@@ -159,8 +165,8 @@ class Sweeper:
         """Some of what is due."""
         due, now = list[str](), monotonic_ms()
         while self._heap and self._heap[0][0] <= now and len(due) < SLICE:
-            _, deadline, member = heappop(self._heap)
-            if self._due.get(member) == deadline:
+            at, deadline, member = heappop(self._heap)
+            if self._due.get(member) == (deadline, at):
                 del self._due[member]
                 due.append(member)
         return due

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
+import sys
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 
 import pytest
 from redis.asyncio import Redis
 
 from eventstore import keyring as keyrings
-from eventstore.clock import EngineClock
 from eventstore.connection import Connection
 from eventstore.domain import access
 from eventstore.domain.access import WrongWord
 from eventstore.domain.errors import StoreUnavailable
-from eventstore.keyring import Keyring, NameTaken, NoSuchKey
+from eventstore.durability import Confirmation
+from eventstore.keyring import Keyring, NameTaken, NoSuchKey, Reading
 from eventstore.keyring_copy import KeyringCopy
 from eventstore.keys import KEYRING
 from eventstore.scripts import ScriptCall
+from eventstore.settings import Durability
 from proofs.proxy import Proxy
 from tests.integration.stores import until
 from tests.scripts.engines import HeldEngine
@@ -39,7 +45,7 @@ def keyring(connection: Connection) -> Keyring:
 
 
 def copy_of(keyring: Keyring) -> KeyringCopy:
-    return KeyringCopy(keyring, EngineClock())
+    return KeyringCopy(keyring)
 
 
 async def test_a_key_is_found_by_its_id_and_known_by_its_hash(keyring: Keyring, redis: Redis):
@@ -143,6 +149,23 @@ async def test_a_key_expires_without_a_look(keyring: Keyring):
     assert not copy.open
 
 
+async def test_a_key_is_judged_by_the_engine_that_has_it_now(keyring: Keyring, monkeypatch: pytest.MonkeyPatch):
+    """The clock of the engine before was an hour ahead."""
+    key, _ = await keyring.create("svc", ["read"], lives_ms=600_000)
+    copy, read = copy_of(keyring), keyring.read
+
+    async def ahead(known: str = "") -> Reading:
+        reading = await read(known)
+        return replace(reading, now=reading.now + 3_600_000)
+
+    with monkeypatch.context() as before:
+        before.setattr(keyring, "read", ahead)
+        await copy.read()
+    assert copy.find(key.key_id) is None
+    await copy.read()
+    assert copy.find(key.key_id) == key
+
+
 async def test_while_the_store_is_away_the_last_keys_count(keyring: Keyring, proxy: Proxy):
     key, _ = await keyring.create("svc", ["read"])
     through = Connection(proxy.url)
@@ -185,3 +208,40 @@ async def test_a_copy_follows_by_itself(keyring: Keyring):
     await keyring.revoke("svc")
     await until(lambda: copy.find(key.key_id) is None)
     task.cancel()
+
+
+# What a change has reached
+
+
+@pytest.mark.parametrize(("wanted", "reached"), [("memory", "memory"), ("fsync", "fsync"), ("replicated:1", "fsync")])
+async def test_a_change_tells_what_the_engine_has_confirmed(connection: Connection, wanted: str, reached: str):
+    asked = Confirmation(Durability.parse(wanted), synced=False, can_wait=True)
+    keyring = Keyring(connection, asked)
+    assert keyring.reached is None
+    await keyring.create("svc", ["read"])
+    assert keyring.reached == reached
+    keyring.reached = None
+    await keyring.revoke("svc")
+    assert keyring.reached == reached
+
+
+def layby_keys(url: str, wanted: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    known = {name: value for name, value in os.environ.items() if not name.startswith("LAYBY_")}
+    command = [sys.executable, "-c", "from cli.main import main; main()", "keys", *arguments, "--redis-url", url]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env={**known, "LAYBY_DURABILITY": wanted}
+    )
+
+
+async def test_an_operator_hears_of_a_change_that_may_be_undone(engine: HeldEngine, keyring: Keyring):
+    create = ("create", "--name", "svc", "--scopes", "read", "--json")
+    revoke = ("revoke", "--name", "svc")
+    for arguments in (create, revoke):
+        done = await asyncio.to_thread(layby_keys, engine.url, "replicated:1", *arguments)
+        (line,) = done.stderr.splitlines()
+        assert done.returncode == 0 and "reached fsync, and not replicated:1" in line
+        if arguments is create:
+            assert json.loads(done.stdout).keys() == {"name", "key", "scopes", "tenant", "expires_at"}
+    for arguments in (create, revoke):
+        done = await asyncio.to_thread(layby_keys, engine.url, "fsync", *arguments)
+        assert (done.returncode, done.stderr) == (0, "")

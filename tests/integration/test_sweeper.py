@@ -256,7 +256,7 @@ async def test_a_commit_that_is_told_of_late_does_not_hide_a_newer_deadline(stor
     await until(lambda: heard)
     store.hub.announced(keys.partition.number, keys.member, 2, due)
     store.hub.committed(keys, await store.head(TENANT, "s1"), [])
-    assert store._sweeper._due[keys.member] == due
+    assert store._sweeper._due[keys.member][0] == due
 
 
 # Leases

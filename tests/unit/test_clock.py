@@ -71,6 +71,24 @@ def test_an_engine_whose_clock_was_set_back_is_followed_once_it_says_so(own: Mon
     assert clock.now() == NOON - 3_600_000 + 10
 
 
+def test_what_one_engine_told_is_given_up_for_another_that_is_behind_it(own: Monotonic) -> None:
+    clock = EngineClock()
+    clock.settle(NOON + 60_000, own.ms)
+    asked, own.ms = own.ms, own.ms + 400
+    clock.settle(NOON, asked)
+    assert NOON <= clock.now() <= NOON + 400
+    clock.settle(NOON + 90_000, own.ms)
+    assert clock.now() == NOON + 90_000
+
+
+def test_a_slow_answer_does_not_give_up_what_it_does_not_contradict(own: Monotonic) -> None:
+    clock = EngineClock()
+    clock.settle(NOON, own.ms)
+    asked, own.ms = own.ms, own.ms + 3_000
+    clock.settle(NOON + 100, asked)
+    assert clock.now() == NOON + 3_000, "else what has expired would open again"
+
+
 def test_it_is_never_ahead_of_answers_that_arrive_at_once(own: Monotonic) -> None:
     clock = EngineClock()
     for step in (0.3, 0.9, 1.7, 0.2, 0.4):
