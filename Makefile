@@ -36,7 +36,7 @@ serve: $(VENV)/.installed
 	@exec $(BIN)/layby serve $(ARGS)
 
 test: $(VENV)/.installed-all
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 lint: $(VENV)/.installed-all
 	$(BIN)/ruff check .
