@@ -108,7 +108,7 @@ async def retries_are_ones_own(run: Run, server: Server, keys: Keys) -> None:
 
 
 async def a_lookup_takes_the_same_road(run: Run, server: Server, keys: Keys, names: dict[str, str]) -> None:
-    """Of another tenant's session and of none: the same commands at the engine, and the same time."""
+    """Of another tenant's session and of none: the same commands at the engine. The time is told beside it."""
     other, nobody = f"/v1/sessions/{names['SID']}", f"/v1/sessions/{_another(names['SID'])}"
     times: dict[str, list[float]] = {other: [], nobody: []}
     with redis.Redis.from_url(server.engine_url) as engine:
@@ -123,7 +123,7 @@ async def a_lookup_takes_the_same_road(run: Run, server: Server, keys: Keys, nam
         sent[other] == sent[nobody], f"commands at the engine: {sent[other]} for another's, {sent[nobody]} for none"
     )
     ratio = statistics.median(times[other]) / statistics.median(times[nobody])
-    run.check(0.67 < ratio < 1.5, f"a lookup of another tenant's session takes {ratio:.2f} times as long as of none")
+    # No judge: what the engine is asked tells them apart for certain, and time on a busy machine does not.
     run.figure("time of a lookup, another tenant's to nobody's (medians)", f"{ratio:.3f}")
 
 

@@ -90,7 +90,7 @@ PROOF = Proof(
             "ends-after-the-first-slice",
             (
                 Patch("eventstore/sweeper.py", "<= now and len(due) < SLICE:", "<= now:"),
-                Patch("eventstore/sweeper.py", "== deadline:\n", "== deadline and len(due) < SLICE:\n"),
+                Patch("eventstore/sweeper.py", "== (deadline, at):\n", "== (deadline, at) and len(due) < SLICE:\n"),
             ),
             {"part": "kill"},
         ),

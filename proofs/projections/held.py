@@ -135,4 +135,4 @@ async def _run(url: str, work: Callable[[EventStore], Awaitable[object]], stop: 
 
 
 def _replace(connection: Connection, run: Callable[[ScriptCall], Awaitable[Any]]) -> None:
-    connection.run = run  # pyright: ignore[reportAttributeAccessIssue]
+    connection.run = run  # pyright: ignore[reportAttributeAccessIssue]  # a method of this one object
