@@ -23,7 +23,9 @@ BROKEN, LOST = 1, 3
 @click.command()
 @click.argument("session", required=False)
 @click.option("--tenant", default="default", show_default=True, help="Whose sessions.")
-@click.option("--acknowledge", is_flag=True, help="Forget the losses that it tells of: you have seen to them.")
+@click.option(
+    "--acknowledge", is_flag=True, help="Forget the losses that it tells of, for all tenants: they are seen to."
+)
 @store_options
 @click.pass_context
 def verify(ctx: click.Context, session: str | None, tenant: str, acknowledge: bool, **options: str | None) -> None:
@@ -92,10 +94,11 @@ async def _verify(settings: Settings, tenant: str, session: str | None, tally: T
 
     try:
         async with _verifier(settings) as (verifier, records):
-            for loss in await records.all():
+            now, losses = await records.now(), await records.all()
+            for loss in losses:
                 tally.lost(loss, tenant)
             if acknowledge:
-                await records.acknowledge()
+                await records.acknowledge(losses, now)
             if session is not None:
                 tally.add(_found(await verifier.one(tenant, session)))
             else:

@@ -31,6 +31,8 @@ log = logging.getLogger("layby.store")
 
 REMEMBERED = 128
 """How many entries of a partition a server remembers; of older ones every other goes, so that they reach far back."""
+REMEMBERED_IN_ALL = 32_768
+"""Where partitions are many, each has an equal share of so many."""
 EVERY_S = 20.0
 """How often a server looks although nothing seems odd."""
 LEAST_S = 1.0
@@ -77,14 +79,22 @@ class Records:
         """Record these (`noticed` is set by the engine); how many are new. Raises `StoreUnavailable`, `StoreFull`."""
         return sum(await self._connection.run_each([_record_call(loss) for loss in losses]))
 
-    async def acknowledge(self) -> None:
-        """Forget them. What was lost up to now is not recorded again by readers that come back late."""
+    async def now(self) -> int:
+        """The time of the engine that has the record, ms. Raises `StoreUnavailable`."""
         seconds, micros = await self._connection.command("TIME")
-        fields = [name for name in await self._connection.command("HKEYS", DIVERGED) if name != _ACKNOWLEDGED.encode()]
-        now = int(seconds) * 1000 + int(micros) // 1000
-        await self._connection.command("HSET", DIVERGED, _ACKNOWLEDGED, now)
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    async def acknowledge(self, told: Sequence[Divergence], until: int) -> None:
+        """Forget these, and only these. What was lost up to then is not recorded again by readers that come back late.
+
+        A loss of which another session was named since then stays, with that session. Raises `StoreUnavailable`.
+        """
+        fields = {name for loss in told for name in _fields(loss)}
+        known = {name.decode() for name in await self._connection.command("HKEYS", DIVERGED)}
+        fields -= {" ".join(name.split(" ")[:2]) for name in known - fields if name.count(" ") == 2}
+        await self._connection.command("HSET", DIVERGED, _ACKNOWLEDGED, until)
         if fields:
-            await self._connection.command("HDEL", DIVERGED, *fields)
+            await self._connection.command("HDEL", DIVERGED, *sorted(fields))
 
 
 def records_command() -> Sequence[Argument]:
@@ -105,6 +115,12 @@ def decode_records(reply: dict[bytes, bytes] | Sequence[bytes]) -> list[Divergen
         if len(name) == 3 and (loss := found.get(name[:2])):  # and member
             loss.sessions.append(LostSession(*split_member(name[2]), int(value[0]), int(value[1])))
     return sorted(found.values(), key=lambda loss: (loss.partition, loss.common))
+
+
+def _fields(loss: Divergence) -> list[str]:
+    """What it is recorded in: a field of its own, and one for each session."""
+    name = f"{loss.partition} {entry_text(loss.common)}"
+    return [name, *(f"{name} {member(one.tenant, one.session_id)}" for one in loss.sessions)]
 
 
 def _record_call(loss: Divergence) -> ScriptCall:
@@ -152,6 +168,7 @@ class Watch:
         self._keys: Keys = keys
         self._records: Records = Records(connection)
         self._entries: dict[int, list[_Entry]] = {}
+        self._most: int = min(REMEMBERED, REMEMBERED_IN_ALL // keys.partitions)
         self._fresh: set[int] = set()
         self._wake: asyncio.Event = asyncio.Event()
 
@@ -160,8 +177,8 @@ class Watch:
         number = keys.partition.number
         entries = self._entries.setdefault(number, [])
         entries.append(_Entry(entry, keys, first, last))
-        if len(entries) > REMEMBERED:
-            del entries[: REMEMBERED // 2 : 2]
+        if len(entries) > self._most:
+            del entries[: self._most // 2 : 2]
         self._fresh.add(number)
 
     def suspect(self) -> None:

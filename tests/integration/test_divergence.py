@@ -385,10 +385,32 @@ async def test_what_was_acknowledged_by_an_operator_is_not_recorded_again(stores
     await store.watch.look()
     records = Records(store.connection)
     assert await records.all()
-    await records.acknowledge()
+    await records.acknowledge(await records.all(), await records.now())
     assert await records.all() == []
     await refused(store, cursor)
     assert await records.all() == []
+
+
+async def test_what_was_noticed_after_it_was_told_is_not_forgotten(plain: Losing) -> None:
+    store = await Stores(plain).open(start=False)
+    records = Records(store.connection)
+    soon = await records.now() + 60_000  # what is lost is newer than what anybody has acknowledged
+
+    async def lose(number: int, *names: str) -> None:
+        sessions = [LostSession(TENANT, name, 5, 2) for name in names]
+        await records.add([divergence.Divergence(number, 0, (1, 0), (soon, 0), sessions)])
+
+    await lose(0, "told")
+    await lose(1, "told-too")
+    told, until_then = await records.all(), await records.now()
+    await lose(1, "named-since")
+    await lose(2, "noticed-since")
+    await records.acknowledge(told, until_then)
+    left = {loss.partition: [one.session_id for one in loss.sessions] for loss in await records.all()}
+    assert left == {1: ["named-since"], 2: ["noticed-since"]}
+    await records.acknowledge(await records.all(), until_then)
+    assert await store.connection.command("HKEYS", "layby:diverged") == [b"acknowledged"]
+    await store.close()
 
 
 async def test_a_flushed_store_is_told_and_goes_on(plain: Losing) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from eventstore.divergence import Divergence, LostSession, decode_records, earlier
+from eventstore.divergence import REMEMBERED, REMEMBERED_IN_ALL, Divergence, LostSession, Watch, decode_records, earlier
 from eventstore.domain.events import GENESIS, chain
 from eventstore.feed_cursor import NONE
 from eventstore.hub import RECENT_LINES, Topic
+from eventstore.keys import Keys, PartitionKeys, SessionKeys
 from eventstore.store import Line
 
 
@@ -46,6 +49,20 @@ def test_what_is_recorded_is_read_as_it_was_meant() -> None:
     ]
     assert decode_records(fields) == expected
     assert decode_records([part for pair in fields.items() for part in pair]) == expected
+
+
+@pytest.mark.parametrize("partitions", [1, 64, 4_096])
+def test_what_is_remembered_is_bounded_however_many_partitions_there_are(partitions: int) -> None:
+    nobody: Any = None  # nothing is looked for
+    watch = Watch(nobody, Keys(partitions), {})
+    for number in range(partitions):
+        keys = SessionKeys(PartitionKeys(number), "acme", "s1")
+        for seq in range(1, REMEMBERED * 3 if partitions <= 64 else 30):
+            watch.wrote(keys, b"%d-0" % seq, seq, seq)
+        entries = watch._entries[number]
+        assert 1 < len(entries) <= REMEMBERED
+        assert entries[-1].last == seq, "the newest is always there"
+    assert sum(map(len, watch._entries.values())) <= REMEMBERED_IN_ALL
 
 
 def lines(first: int, count: int, before: str = GENESIS, word: str = "a") -> list[Line]:
