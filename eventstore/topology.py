@@ -17,13 +17,14 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from eventstore.address import Address, Host, UnfitEngine, spell
-from eventstore.node import AWAY, Node, connect
+from eventstore.node import AWAY, SOCKET_TIMEOUT_S, Node, connect
 from eventstore.tasks import end
 
 log = logging.getLogger("layby.store")
 
 LOOK_TIMEOUT_S = 1.0
 BETWEEN_LOOKS_S = 0.1
+LEAVE_AFTER_S = SOCKET_TIMEOUT_S
 LOOK_EVERY_S = 2.0
 """How often it is looked up who serves what while nothing speaks against it, such as engines that hang."""
 
@@ -103,6 +104,7 @@ class Changing:
         self.address: Address = address
         self.on_change: list[Callable[[], None]] = []
         self._nodes: dict[Host, Node] = {}
+        self._leaving: dict[Node, asyncio.Task[None]] = {}
         self._looking: asyncio.Task[None] | None = None
         self._repeating: asyncio.Task[None] | None = None
 
@@ -139,12 +141,19 @@ class Changing:
         over = [self._nodes.pop(host) for host in list(self._nodes) if host not in kept]
         for listener in self.on_change:
             listener()
-        for node in over:  # what is under way there may end there
-            await node.client.connection_pool.disconnect(inuse_connections=False)
+        for node in over:
+            self._leaving[node] = asyncio.create_task(self._leave(node))
+
+    async def _leave(self, node: Node) -> None:
+        """What is under way there may end there; what takes longer than this would not."""
+        await asyncio.sleep(LEAVE_AFTER_S)
+        await node.close()
+        del self._leaving[node]
 
     async def close(self) -> None:
         await end(*(task for task in (self._repeating, self._looking) if task))
-        for node in self._nodes.values():
+        await end(*self._leaving.values())
+        for node in [*self._nodes.values(), *self._leaving]:
             await node.close()
 
 

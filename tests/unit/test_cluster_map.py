@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from redis import exceptions as redis_errors
+from redis.asyncio import BlockingConnectionPool
 
+from eventstore import topology
 from eventstore.address import Host, UnfitEngine, parse
 from eventstore.cluster import Cluster
-from eventstore.node import AWAY
+from eventstore.node import AWAY, Node
 
 SLOTS = [[0, 16_383, [b"127.0.0.1", 7001, b"id"]]]
 
@@ -70,3 +72,50 @@ def test_what_is_no_cluster_is_refused_at_once() -> None:
 def test_a_user_who_may_not_ask_is_told_what_to_allow() -> None:
     with pytest.raises(UnfitEngine, match=r"\+cluster\|slots"):
         found(redis_errors.NoPermissionError("no permissions to run 'cluster|slots'"), SLOTS)
+
+
+# Nodes that are no longer part of it
+
+
+class Knocked:
+    """A node whose connections are counted, and on whose door somebody knocks who hears nothing."""
+
+    def __init__(self, cluster: Cluster, port: int) -> None:
+        self.node: Node = cluster.named(("127.0.0.1", port))
+        self.pool: BlockingConnectionPool = self.node.client.connection_pool
+        self.used: Any = self.pool.make_connection()
+        self.pool._in_use_connections.add(self.used)
+        self.node._knocking = self.knocking = asyncio.create_task(self._silence())
+        self.cut: list[bool] = []
+        self.used.disconnect = self._cut
+
+    async def _silence(self) -> Exception | None:
+        await asyncio.Event().wait()
+
+    async def _cut(self, *_: Any, **__: Any) -> None:
+        self.cut.append(True)
+
+
+@pytest.mark.parametrize("patience_s", [0.0, 3_600.0])
+def test_a_node_that_is_dropped_is_closed_with_all_that_is_left_there(
+    monkeypatch: pytest.MonkeyPatch, patience_s: float
+) -> None:
+    """After a while; and at the latest when everything is closed."""
+    monkeypatch.setattr(topology, "LEAVE_AFTER_S", patience_s)
+
+    async def drop() -> None:
+        cluster = Told(SLOTS)
+        dropped = Knocked(cluster, 7009)
+        await cluster.look()
+        assert dropped.node not in cluster.nodes
+        if patience_s:
+            await asyncio.sleep(0)
+            assert not dropped.cut and not dropped.knocking.done(), "what is under way may end"
+        else:
+            async with asyncio.timeout(20):
+                await asyncio.wait(cluster._leaving.values())
+            assert dropped.cut and dropped.knocking.done() and not cluster._leaving
+        await cluster.close()
+        assert dropped.cut and dropped.knocking.cancelled()
+
+    asyncio.run(drop())
