@@ -15,7 +15,7 @@ from typing import Any
 from eventstore.domain import jsontext
 from eventstore.domain.commands import Actor, Command, CreateSession, ExpireDue
 from eventstore.domain.decide import decide
-from eventstore.domain.draft import SYSTEM, Context, Draft, KnownCalls, MissingCalls, Policy, Record
+from eventstore.domain.draft import SYSTEM, Context, Draft, KnownCalls, MissingRecords, Policy, Record
 from eventstore.domain.errors import (
     InternalError,
     LaybyError,
@@ -147,7 +147,7 @@ class Decider:
     policy: Policy
 
     def decide(self, head: Head, calls: KnownCalls, pending: list[Pending], now: int) -> Batch:
-        """Decide as many of the commands as one commit takes, after what is due. Raises `MissingCalls`."""
+        """Decide as many of the commands as one commit takes, after what is due. Raises `MissingRecords`."""
         now = max(now, head.session.time)
         batch = Batch(head.session, now, now + MAX_LAG_MS)
         known: KnownCalls = calls
@@ -171,7 +171,7 @@ class Decider:
             batch.take(draft)
         except LaybyError as error:
             return error
-        except MissingCalls:
+        except MissingRecords:
             raise
         except Exception:  # a fault of ours, in one command: it must not fail those that share its batch
             log.exception("a %s of session %s failed", type(item.command).__name__, head.session.session_id)

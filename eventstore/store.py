@@ -148,20 +148,20 @@ def decode_head(session_id: str, reply: Sequence[Any]) -> Head:
     return Head(revision.decode(), sessions.from_record(session_id, int(seq), int(time), record), record["writers"])
 
 
-def load_call(keys: SessionKeys, interrupt_ids: Sequence[str] = (), retry_fields: Sequence[str] = ()) -> ScriptCall:
+def load_call(keys: SessionKeys, names: Sequence[str] = (), retry_fields: Sequence[str] = ()) -> ScriptCall:
     read = [keys.head, keys.calls, keys.dedup, keys.dedup_age]
-    return ScriptCall(LOAD, read, [len(retry_fields), *retry_fields, *interrupt_ids])
+    return ScriptCall(LOAD, read, [len(retry_fields), *retry_fields, *names])
 
 
 def decode_loaded(
-    session_id: str, reply: Sequence[Any], interrupt_ids: Sequence[str] = (), retry_fields: Sequence[str] = ()
+    session_id: str, reply: Sequence[Any], names: Sequence[str] = (), retry_fields: Sequence[str] = ()
 ) -> Loaded:
     """The reply to `load_call` with the same names."""
     now, head, *found = reply
     kept, records = found[: len(retry_fields)], found[len(retry_fields) :]
     retries = {name: raw.decode() for name, raw in zip(retry_fields, kept, strict=True) if raw is not None}
-    known = {iid: decode_call(raw) for iid, raw in zip(interrupt_ids, records, strict=True)}
-    sums = {iid: record_sum(raw) for iid, raw in zip(interrupt_ids, records, strict=True) if raw is not None}
+    known = {name: decode_call(raw) for name, raw in zip(names, records, strict=True)}
+    sums = {name: record_sum(raw) for name, raw in zip(names, records, strict=True) if raw is not None}
     return Loaded(int(now), decode_head(session_id, head), retries, known, sums)
 
 

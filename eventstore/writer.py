@@ -13,7 +13,7 @@ from eventstore.batch import Answer, Batch, Decider, Pending, Retry
 from eventstore.clock import Clocks
 from eventstore.dispatcher import Dispatcher
 from eventstore.domain.commands import Actor, Command
-from eventstore.domain.draft import MissingCalls, Policy
+from eventstore.domain.draft import MissingRecords, Policy
 from eventstore.domain.errors import InternalError, LaybyError, Overloaded, SessionDeleted, SessionNotFound
 from eventstore.domain.ids import random_id
 from eventstore.keys import Keys, SessionKeys
@@ -220,8 +220,8 @@ class Writer:
         assert lane.head is not None
         try:
             batch = self._decider.decide(lane.head, lane.calls, pending, clock.now())
-        except MissingCalls as missing:
-            await self._load(lane, pending, missing.interrupt_ids)
+        except MissingRecords as missing:
+            await self._load(lane, pending, missing.names)
             return False
         if unchecked := _to_check(batch):
             await self._load(lane, unchecked, [])

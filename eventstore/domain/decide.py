@@ -29,7 +29,7 @@ from eventstore.domain.session import Session
 
 
 def decide(session: Session, calls: KnownCalls, command: Command, by: Actor, context: Context) -> Draft:
-    """What the command leads to. Raises `LaybyError` when it is refused, `MissingCalls` when calls must be loaded.
+    """What the command leads to. Raises `LaybyError` when it is refused, `MissingRecords` when records must be loaded.
 
     What is due has taken effect before: by an `ExpireDue` of its own, at the same time.
     A `Draft` with an `error` is a refusal that leaves events behind. The session and the calls stay as they were.

@@ -46,13 +46,13 @@ class Context:
     policy: Policy = Policy()
 
 
-class MissingCalls(Exception):
+class MissingRecords(Exception):
     """A rule needs calls, or steps that are over, that nobody has loaded. The writer loads them and asks again; callers
     never see this."""
 
-    def __init__(self, interrupt_ids: Iterable[str]) -> None:
-        self.interrupt_ids: list[str] = list(interrupt_ids)
-        super().__init__(", ".join(self.interrupt_ids))
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names: list[str] = list(names)
+        super().__init__(", ".join(self.names))
 
 
 class Draft:
@@ -110,10 +110,10 @@ class Draft:
         """The event that was emitted last has completed this step."""
         self.changed[record_name(step_id)] = FinishedStep(self.session.seq)
 
-    def require(self, interrupt_ids: Iterable[str]) -> None:
-        """These calls will be needed: ask for all that are missing at once."""
-        if missing := [iid for iid in interrupt_ids if iid not in self.changed and iid not in self._known]:
-            raise MissingCalls(missing)
+    def require(self, names: Iterable[str]) -> None:
+        """The records of these names will be needed, of calls or of steps: ask for all that are missing at once."""
+        if missing := [name for name in names if name not in self.changed and name not in self._known]:
+            raise MissingRecords(missing)
 
     def exists(self, interrupt_id: str) -> bool:
         """Whether the session has a call of this id, sound or broken."""
@@ -131,7 +131,7 @@ class Draft:
         if name in self.changed:
             return self.changed[name]
         if name not in self._known:
-            raise MissingCalls([name])
+            raise MissingRecords([name])
         known = self._known[name]
         if isinstance(known, InvalidSnapshot):
             raise known.with_traceback(None)  # it is raised again and again

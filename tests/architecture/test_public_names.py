@@ -30,7 +30,7 @@ COMMANDS = {
 DEFINED = {
     "eventstore.domain.commands": COMMANDS,
     "eventstore.domain.decide": {"decide"},
-    "eventstore.domain.draft": {"Context", "Draft", "MissingCalls", "Policy"},
+    "eventstore.domain.draft": {"Context", "Draft", "MissingRecords", "Policy"},
     "eventstore.eventstore": {"EventStore", "open_store"},
     "eventstore.keys": {"Keys", "PartitionKeys", "SessionKeys", "escape", "member", "parse_marker", "split_member"},
     "eventstore.settings": {"Durability", "Settings", "SettingsError", "load_settings"},

@@ -31,7 +31,7 @@ from eventstore.domain.commands import (
     Publish,
 )
 from eventstore.domain.decide import decide
-from eventstore.domain.draft import Context, Draft, MissingCalls, Policy
+from eventstore.domain.draft import Context, Draft, MissingRecords, Policy
 from eventstore.domain.errors import InvalidSnapshot, LaybyError
 from eventstore.domain.events import Event
 from eventstore.domain.session import Session
@@ -175,11 +175,11 @@ class Story:
         while True:
             try:
                 return decide(self.session, known, command, by, Context(self.now, self.new_id, self.policy))
-            except MissingCalls as missing:
-                assert missing.interrupt_ids
-                assert known.keys().isdisjoint(missing.interrupt_ids)
-                self.loads.append(missing.interrupt_ids)
-                known.update({name: self.calls.get(name) for name in missing.interrupt_ids})
+            except MissingRecords as missing:
+                assert missing.names
+                assert known.keys().isdisjoint(missing.names)
+                self.loads.append(missing.names)
+                known.update({name: self.calls.get(name) for name in missing.names})
 
     def _take(self, draft: Draft, before: Session) -> None:
         self.session, self.calls = draft.session, {**self.calls, **draft.changed}
