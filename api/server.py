@@ -94,7 +94,7 @@ async def _services(settings: Settings, heartbeat_s: float) -> AsyncGenerator[Se
 @asynccontextmanager
 async def _door(store: EventStore) -> AsyncGenerator[Door]:
     """A door that knows the keys of now, and hears of those to come."""
-    keyring = KeyringCopy(Keyring(store.connection))
+    keyring = KeyringCopy(Keyring(store.connection), store.clock)
     try:
         await keyring.read()
     except StoreUnavailable:

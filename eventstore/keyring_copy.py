@@ -27,9 +27,10 @@ _LOST = "lost"
 class KeyringCopy:
     """`read` it once, then let it `run`."""
 
-    def __init__(self, keyring: Keyring) -> None:
+    def __init__(self, keyring: Keyring, clock: EngineClock) -> None:
+        """`clock` is that of the engine that has the keys, whichever that is now: each reading settles it."""
         self._keyring: Keyring = keyring
-        self._clock: EngineClock = EngineClock()  # of whichever engine has the keys now
+        self._clock: EngineClock = clock
         self._version: str | None = None
         self._keys: Mapping[str, AccessKey] = {}
 

@@ -14,6 +14,7 @@ import pytest
 from redis.asyncio import Redis
 
 from eventstore import keyring as keyrings
+from eventstore.clock import EngineClock
 from eventstore.connection import Connection
 from eventstore.domain import access
 from eventstore.domain.access import WrongWord
@@ -45,7 +46,7 @@ def keyring(connection: Connection) -> Keyring:
 
 
 def copy_of(keyring: Keyring) -> KeyringCopy:
-    return KeyringCopy(keyring)
+    return KeyringCopy(keyring, EngineClock())
 
 
 async def test_a_key_is_found_by_its_id_and_known_by_its_hash(keyring: Keyring, redis: Redis):
