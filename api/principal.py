@@ -20,6 +20,8 @@ from eventstore.keyring_copy import KeyringCopy
 
 ACTOR_MAX: Final = 200
 ACT_AS: Final = "act_as"
+_BLANKS: Final = " \t"
+"""What HTTP takes for blank; Python's own idea of it is wider."""
 _SEND: Final = "send one as Authorization: Bearer <key>"
 
 
@@ -77,10 +79,10 @@ class Door:
         sent = _values(request, b"authorization")
         if not sent:
             raise Unauthorized(f"this needs a key: {_SEND}")
-        scheme, _, text = sent[0].decode("latin-1").strip().partition(" ")
-        if len(sent) > 1 or scheme.lower() != "bearer" or not text.strip():
+        scheme, _, text = sent[0].decode("latin-1").strip(_BLANKS).partition(" ")
+        if len(sent) > 1 or scheme.lower() != "bearer" or not text.strip(_BLANKS):
             raise Unauthorized(f"there is no key in this Authorization header: {_SEND}")
-        text = text.strip()
+        text = text.strip(_BLANKS)
         key = self._keyring.find(access.id_of(text))
         if key is None or not key.opens_for(text):
             raise Unauthorized("this key opens nothing: it is wrong, revoked or has expired", refused=True)
@@ -117,6 +119,8 @@ def _person(value: bytes) -> str:
         name = value.decode("latin-1")
     if not 1 <= len(name) <= ACTOR_MAX:
         raise InvalidRequest.header("Layby-Actor", f"must be a name of 1 to {ACTOR_MAX} characters")
+    if not name.isprintable() or name.isspace():
+        raise InvalidRequest.header("Layby-Actor", "must be a name that can be read: no control characters, not blank")
     if name.strip().lower() == SERVICE:  # else a person's deed could pass for the service's own
         raise InvalidRequest.header("Layby-Actor", f"must not be {SERVICE}, the service itself")
     return name
