@@ -80,12 +80,12 @@ def _compare(scene: Scene, begin: int, blocks: int, appends: list[tuple[float, f
     if len(medians) < len(by_block):
         return scene.run.figure("appends beside expiries", "too few to compare")
     ratios = [busy / calm for busy, calm in zip(medians[::2], medians[1::2], strict=True)]
-    told, enough = f"{statistics.median(ratios):.2f}", len(ratios) >= ENOUGH_BLOCKS
-    if enough:
+    told, least = f"{statistics.median(ratios):.2f}, too few to judge", 0.0
+    if len(ratios) >= ENOUGH_BLOCKS:
         least, most = certain(ratios, scene.random)
-        told += f" (certainly {least:.2f} to {most:.2f})"
-        scene.run.check(least <= SLOWER_AT_MOST, f"appends beside expiries take {told} times as long: {sorted(ratios)}")
-    scene.run.figure("an append takes, beside expiries, times as long", told if enough else f"{told}, too few to judge")
+        told = f"{statistics.median(ratios):.2f} (certainly {least:.2f} to {most:.2f})"
+    scene.run.figure("an append takes, beside expiries, times as long", told)
+    scene.run.check(least <= SLOWER_AT_MOST, f"appends beside expiries take {told} times as long: {sorted(ratios)}")
     return None
 
 
