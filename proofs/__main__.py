@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -29,6 +30,8 @@ def main() -> int:
             print(f"{name:12} {load(name).promise}")
         return 0
     proofs = [load(name) for name in chosen.names or NAMES]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, running.stop)
     began = time.monotonic()
     results = running.run_all(_jobs(proofs, chosen), at_once=chosen.jobs)
     print(table.render(results, time.monotonic() - began, chosen.size))

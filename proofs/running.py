@@ -20,6 +20,8 @@ from typing import Any
 from proofs import builds, leftovers
 from proofs.proof import Mutation, Proof, Size
 
+_stopped = threading.Event()
+
 SHOWN_EVERY_S = 2.0
 """How often the progress of one run is shown, at most."""
 
@@ -70,6 +72,11 @@ def run_all(jobs: Sequence[Job], *, at_once: int) -> list[Result]:
     return [found[id(job)] for job in jobs]
 
 
+def stop(*_: object) -> None:
+    """Give up: what runs is ended, and nothing more begins. As a handler of signals."""
+    _stopped.set()
+
+
 class _Shown:
     """Lines of progress, from runs that go on at once."""
 
@@ -93,13 +100,14 @@ class _Shown:
 
 
 def _run(job: Job, shown: _Shown) -> Result:
-    began = time.monotonic()
+    began, name = time.monotonic(), job.mutation.name if job.mutation else ""
+    if _stopped.is_set():
+        return Result(job.proof.name, name, "not run", "interrupted", 0.0, job.seed)
     try:
         with _build(job) as root:
             outcome, words, figures = _child(job, root, shown, began)
     except LookupError as error:
         outcome, words, figures = "error", str(error), {}
-    name = job.mutation.name if job.mutation else ""
     result = Result(job.proof.name, name, outcome, words, time.monotonic() - began, job.seed, figures)
     shown.end(job, result)
     return result
@@ -129,6 +137,7 @@ def _child(job: Job, root: Path, shown: _Shown, began: float) -> tuple[str, str,
         leftovers.end(folder)
         if not result.exists():
             late = time.monotonic() - began >= limit
+            last = "interrupted" if _stopped.is_set() else last
             return ("breach" if late else "error"), (f"not done in {limit:.0f} s" if late else last), {}
         told = json.loads(result.read_text())
         return told["outcome"], told["words"], told["figures"]
@@ -152,7 +161,7 @@ def _follow(process: subprocess.Popen[str], limit_s: float, show: Any) -> str:
 
     threading.Thread(target=read, daemon=True).start()
     said, shown_at, give_up = list[str](), 0.0, time.monotonic() + limit_s
-    while (now := time.monotonic()) < give_up:
+    while (now := time.monotonic()) < give_up and not _stopped.is_set():
         try:
             line = lines.get(timeout=min(1.0, give_up - now))
         except queue.Empty:
