@@ -5,6 +5,7 @@ Each function gives the faults that it finds, as sentences.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,10 @@ CLOSES = ("input.completed", "input.expired")
 GOVERNED = ("input.", "action.", "session.")
 """Types that only the service writes, or that open a call."""
 DERIVED = ("session.started", "session.waiting", "session.completed", "input.expired", "input.refused", "action.lapsed")
+ENDS = ("session.completed", "session.failed")
+AFTER_END = ("action.claimed", "action.released", "action.lapsed", "action.settled", "action.result")
+AFTER_END_MOST = 1_000
+"""How far from its last line the end of a log is looked for."""
 MOST_REFUSALS = 10
 
 
@@ -94,8 +99,11 @@ def faults(log: Sequence[Event], told: Told, committed: Mapping[int, int]) -> It
 
 
 def follower_faults(log: Sequence[bytes], got: Sequence[bytes]) -> Iterator[str]:
-    """Whoever follows gets every line of the log, in order, and nothing else."""
-    if got != log:
+    """Whoever follows gets every line of the log, in order, and nothing else; but for what befell an approved call after
+    the session's end, at which the stream may have ended before."""
+    later = [json.loads(line)["type"] for line in log[len(got) :]]
+    ended = any(json.loads(line)["type"] in ENDS for line in got[-AFTER_END_MOST:])
+    if got != log[: len(got)] or (later and not (ended and all(kind in AFTER_END for kind in later))):
         same = next((at for at, (one, other) in enumerate(zip(got, log, strict=False)) if one != other), len(got))
         here, there = got[same : same + 1], log[same : same + 1]
         yield f"a follower got {len(got)} lines of {len(log)}; at {same + 1} {here}, not {there}"

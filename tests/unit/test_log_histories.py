@@ -167,9 +167,16 @@ def test_an_append_that_demanded_a_version_stands_right_behind_it(after: int, fo
     assert len(list(append_faults(log(STARTED, marked(1)), [one]))) == found
 
 
-@pytest.mark.parametrize(
-    "got", [[b"1"], [b"1", b"3"], [b"1", b"2", b"2"], [b"1", b"2", b"3", b"4"], [b"2", b"1", b"3"]]
-)
+A, B, END, LATE = (b'{"type":"%b"}' % kind for kind in (b"a.a", b"b.b", b"session.failed", b"action.lapsed"))
+
+
+@pytest.mark.parametrize("got", [[A], [A, END], [A, B, B], [A, B, END, A], [B, A, END], [A, B]])
 def test_a_follower_that_got_something_else_than_the_log_is_found(got: list[bytes]) -> None:
-    assert list(follower_faults([b"1", b"2", b"3"], got))
+    assert list(follower_faults([A, B, END], got))
     assert not list(follower_faults(got, got))
+
+
+def test_a_follower_may_end_where_the_session_does() -> None:
+    assert not list(follower_faults([A, END, LATE], [A, END]))
+    assert list(follower_faults([A, END, B], [A, END]))
+    assert list(follower_faults([A, B, LATE], [A, B]))
