@@ -62,11 +62,12 @@ class Result:
 
 
 def run_all(jobs: Sequence[Job], *, at_once: int) -> list[Result]:
-    """Those that measure time one after another, then the others side by side. In the order of `jobs`."""
+    """Those that measure time one after another, then the others side by side, then the broken builds. In the order of
+    `jobs`."""
     shown = _Shown(len(jobs))
     alone = [job for job in jobs if job.proof.alone and not job.mutation]
     found = {id(job): _run(job, shown) for job in alone}
-    beside = [job for job in jobs if id(job) not in found]
+    beside = sorted((job for job in jobs if id(job) not in found), key=lambda job: job.mutation is not None)
     with ThreadPoolExecutor(at_once) as pool:
         found |= dict(zip(map(id, beside), pool.map(lambda job: _run(job, shown), beside), strict=True))
     return [found[id(job)] for job in jobs]

@@ -32,7 +32,9 @@ def _rows(name: str, results: list[Result]) -> list[str]:
             parts += [] if result.good else _wrapped(result.words)
     caught = [result.mutation for result in results if result.mutation and result.good]
     missed = [f"{result.mutation} ({result.outcome})" for result in results if result.mutation and not result.good]
-    parts += _wrapped(f"caught: {', '.join(caught)}") if caught else []
+    known = len(load(name).mutations)
+    rest = "" if len(caught) + len(missed) >= known else f" (of {known}; size full tries all)"
+    parts += _wrapped(f"caught: {', '.join(caught)}{rest}") if caught else []
     parts += _wrapped(f"NOT CAUGHT: {', '.join(missed)}") if missed else []
     return [f"{name if not index else '':{_LEFT}}{part}" for index, part in enumerate(parts)]
 

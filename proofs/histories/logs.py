@@ -99,8 +99,8 @@ def faults(log: Sequence[Event], told: Told, committed: Mapping[int, int]) -> It
 
 
 def follower_faults(log: Sequence[bytes], got: Sequence[bytes]) -> Iterator[str]:
-    """Whoever follows gets every line of the log, in order, and nothing else; but for what befell an approved call after
-    the session's end, at which the stream may have ended before."""
+    """Whoever follows gets every line of the log, in order, and nothing else; but for what befell an approved call
+    after the session's end, where the stream may have ended."""
     later = [json.loads(line)["type"] for line in log[len(got) :]]
     ended = any(json.loads(line)["type"] in ENDS for line in got[-AFTER_END_MOST:])
     if got != log[: len(got)] or (later and not (ended and all(kind in AFTER_END for kind in later))):
