@@ -94,11 +94,11 @@ async def _durability_is_what_it_was(run: Run, kind: Kind, **options: tuple[str,
             confirms = appendonly == "yes" and (appendfsync == "always" or _can_wait(engine))
             for wanted in ("fsync", "replicated:1") if run.size == "full" else ("fsync",):
                 said, log = await _said(engine, folder / wanted.replace(":", "-"), wanted)
-                expected = "fsync" if confirms else "memory"
+                expected = {"fsync" if confirms else "memory"}
+                if wanted != "fsync" and appendfsync == "everysec":
+                    expected.add("memory")  # no replica comes, and the wait may end before the disk's turn
                 what = f"{kind.title}, appendonly {appendonly}, appendfsync {appendfsync}, {options or 'all commands'}"
-                run.check(
-                    said == expected, f"{what}: {wanted} wanted, {expected} can be confirmed, the answer says {said}"
-                )
+                run.check(said in expected, f"{what}: {wanted} wanted, {expected} is true, the answer says {said}")
                 told = "durability=memory" in log
                 run.check(
                     told or confirms, f"{what}: the server did not tell its operator that it cannot confirm {wanted}"

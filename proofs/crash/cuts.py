@@ -80,7 +80,7 @@ STEPS = (
     Step("batch", Publish([_event("turn.started"), *(_event("note.taken", n=n) for n in range(3))])),
     Step("ask", Publish([_ask("c1"), _ask("c2")])),
     Step("decide", DecideCall("c1", "approve")),
-    Step("claim", ClaimCall("c1", "worker")),
+    Step("claim", ClaimCall("c1", "worker", 3_600_000)),  # no lease may end while the file is cut
     Step("result", RecordResult("c1", {"paid": True}, 1)),
     Step("end", Publish([_event("session.completed")])),
     Step("delete", None),
