@@ -10,15 +10,18 @@ import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from eventstore.domain.errors import Diverged
+from eventstore.domain.errors import Diverged, StoreUnavailable
 from eventstore.hub import Hub, Topic
 from eventstore.keys import SessionKeys
 from eventstore.log import Log
+from eventstore.sending import pauses
 from eventstore.store import Line, Page
 
 CHUNK_LINES = 1_000
 POLL_S = 15.0
 """How long a reader that hears nothing waits before it looks for itself."""
+PATIENCE_S = 5.0
+"""How long a reader under way goes on looking while the store does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class Tails:
                 if lines := topic.lines_from(seq, hash_):
                     return _handed_over(lines), seen
             seen, known = topic.version, topic.last_seq
-            page = await self._fetch(keys, topic, seq)
+            page = await self._look(keys, topic, seq)
             self._check(keys, page, hash_)
             topic.learned(page.last_seq, known, ended=page.ended)
             chunk = _chunk(page, seq)
@@ -100,6 +103,18 @@ class Tails:
             " backup; read it again",
             last_seq=page.last_seq,
         )
+
+    async def _look(self, keys: SessionKeys, topic: Topic, seq: int) -> Page:
+        """`_fetch`, for a reader under way. After an outage the news that wakes it may come while others are still
+        finding out that the store is back: so it is not cut at once."""
+        give_up, waits = asyncio.get_running_loop().time() + PATIENCE_S, pauses()
+        while True:
+            try:
+                return await self._fetch(keys, topic, seq)
+            except StoreUnavailable:
+                if asyncio.get_running_loop().time() > give_up:
+                    raise
+            await asyncio.sleep(next(waits))
 
     async def _fetch(self, keys: SessionKeys, topic: Topic, seq: int) -> Page:
         """Read from the store; whoever wants the same and has heard the same shares it: an answer may be older than

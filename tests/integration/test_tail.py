@@ -290,6 +290,26 @@ async def test_tails_of_one_session_share_what_they_read(
     assert reads == [2]
 
 
+async def test_a_tail_that_is_woken_while_the_store_seems_away_looks_again(
+    store: EventStore, other: EventStore, follow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(store)
+    reader = follow(other, 1)
+    await reader.reached(1)
+    refused, raw_page = list[int](), other.log.raw_page
+
+    async def away(keys: Any, start: int, limit: int) -> Page:
+        if len(refused) < 3:
+            refused.append(start)
+            raise StoreUnavailable("it does not answer")
+        return await raw_page(keys, start, limit)
+
+    monkeypatch.setattr(other.log, "raw_page", away)
+    await send(store, note())
+    await reader.reached(2)
+    assert refused == [2, 2, 2]
+
+
 async def test_tails_that_begin_at_once_share_their_first_read(
     store: EventStore, follow: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,8 +373,9 @@ async def test_an_announcement_may_have_more_fields_than_we_know() -> None:
 
 
 async def test_a_log_that_is_lost_under_a_tail_is_told_and_not_asked_for_for_ever(
-    store: EventStore, other: EventStore, follow: Any, redis: Redis
+    store: EventStore, other: EventStore, follow: Any, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("eventstore.tail.PATIENCE_S", 0.1)
     await create(store)
     reader = follow(other, 1)
     await until(lambda: reader.chunks)
