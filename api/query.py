@@ -15,10 +15,10 @@ from eventstore.domain.events import TYPE_MAX, TYPE_PATTERN, line_type
 
 LIST_DEFAULT: Final = 50
 LIST_MAX: Final = 1_000
-_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
-_DIGITS: Final = 18
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
+_BEYOND = re.compile(r"[1-9][0-9]{15,}", re.ASCII)
 _LARGEST: Final = 2**53 - 1
-"""No log is as long: a larger number stands as far beyond every end as this one."""
+"""No log is as long."""
 _PREFIX = re.compile(r"([a-z][a-z0-9_]*\.)+\*", re.ASCII)
 
 Order = Literal["asc", "desc"]
@@ -51,18 +51,17 @@ def whole(request: Request, name: str, least: int, most: int = _LARGEST) -> int 
     value = request.query_params.get(name)
     if value is None:
         return None
-    number = _bounded(value) if _WHOLE.fullmatch(value) else None
+    number = int(value) if _WHOLE.fullmatch(value) else None
     if number is None or not least <= number <= most:
         bounds = f"at least {least}" if most == _LARGEST else f"from {least} to {most}"
         raise InvalidRequest.parameter(name, f"must be a whole number, {bounds}")
     return number
 
 
-def _bounded(digits: str) -> int:
-    """The number, or the largest of its sign; however long the text is, it costs nothing."""
-    if len(digits) > _DIGITS:
-        return -_LARGEST if digits[0] == "-" else _LARGEST
-    return max(-_LARGEST, min(int(digits), _LARGEST))
+def point(request: Request, name: str) -> int | None:
+    """A place in a log, or None where it is not given. However large the number is, it is a number."""
+    value = request.query_params.get(name)
+    return _LARGEST if value and _BEYOND.fullmatch(value) else whole(request, name, 1)
 
 
 def list_limit(request: Request) -> int:

@@ -46,7 +46,7 @@ class _Sessions:
     async def snapshot(self, request: Request) -> Response:
         principal = self._services.door.enter(request, "read")
         name, models = session_id(request), self._services.read_models
-        at, at_time = query.whole(request, "at", 1), query.instant(request, "at_time")
+        at, at_time = query.point(request, "at"), query.instant(request, "at_time")
         if at is not None and at_time is not None:
             raise InvalidRequest.parameter("at_time", "is one too many beside at; give one of them")
         if at is None and at_time is None:

@@ -232,6 +232,8 @@ class Cases:
                 ("/steps", "cursor"),
             )
         )
+        if name == "at" and value.isdigit():  # a number is a point, if one beyond the end
+            name = "at_time"
         target = f"/v1/sessions/{self.session_id}{route}?{name}={value}"
         return Hostile("a garbled place", self._request("GET", target), refused=True, opens=True)
 
