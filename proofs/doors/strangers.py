@@ -84,7 +84,7 @@ async def nothing_is_listed(run: Run, server: Server, keys: Keys, names: dict[st
 async def _feed(port: int, key: str) -> list[dict]:
     """What the feed of all sessions shows from the beginning, until it is silent."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22)
-    writer.write(f"GET /v1/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
+    writer.write(f"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
     got = b""
     try:
         while True:

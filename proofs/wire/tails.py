@@ -58,7 +58,7 @@ async def _blocks(port: int, path: str, headers: dict[str, str]) -> AsyncGenerat
         return
     try:
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: wire\r\n{head}\r\n".encode())
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode())
         await reader.readuntil(b"\r\n\r\n")
         kept, end = b"", b"\n\n" if events else b"\n"
         async for piece in _pieces(reader):
