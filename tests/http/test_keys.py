@@ -189,7 +189,8 @@ def test_a_person_behind_a_console(doors, boss, problem):
     twice = [("Layby-Actor", "anna"), ("Layby-Actor", "ben")]
     problem(boss.post(decision[0], json=decision[1], headers=twice), 400, "invalid-request")
     for name in ("layby", "Layby", "a\tb", "\u00a0", "x\u0085"):
-        problem(boss.post(decision[0], json=decision[1], headers={"Layby-Actor": name.encode()}), 400, "invalid-request")
+        named = {"Layby-Actor": name.encode()}
+        problem(boss.post(decision[0], json=decision[1], headers=named), 400, "invalid-request")
     assert boss.post(decision[0], json=decision[1], headers={"Layby-Actor": "anna"}).json()["outcome"] == "applied"
     event = next(one for one in boss.page(sid)["events"] if one["type"] == "input.completed")
     assert (event["by"], event["via"]) == ("anna", "boss")
