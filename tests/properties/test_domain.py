@@ -31,6 +31,7 @@ from eventstore.domain.commands import (
 )
 from eventstore.domain.errors import CallExpired
 from eventstore.domain.events import CALL_CLOSES, SESSION_ENDS, Event
+from eventstore.domain.steps import FinishedStep
 from tests.unit.domain.given import Story, ask, connect, event, publish, question, step, turn
 from tests.unit.domain.given import given as a_session
 
@@ -115,6 +116,9 @@ def test_what_must_always_hold(steps: str, told: list[tuple[Tell, Actor, int, bo
 def _only_allowed_moves(before: dict[str, Any], after: dict[str, Any]) -> None:
     for name, then in before.items():
         now = after[name]
+        if isinstance(then, FinishedStep):  # records of finished steps lie beside the calls
+            assert now == then
+            continue
         assert isinstance(then, Call)
         assert isinstance(now, Call)
         assert then.status == now.status or (then.status, now.status) in MOVES
