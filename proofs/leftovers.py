@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +15,28 @@ MARK = "LAYBY_PROOF_RUN"
 
 
 def end(value: str) -> None:
-    """SIGKILL to every process of this user that carries the mark with this value (where there is a /proc)."""
-    for pid in _marked(f"{MARK}={value}".encode()):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    """SIGKILL to every other process of this user that carries the mark with this value (where there is a /proc)."""
+    mark, own = f"{MARK}={value}".encode(), os.getpid()
+    give_up = time.monotonic() + 10.0
+    while marked := [pid for pid in _marked(mark) if pid != own]:  # one look misses what is started meanwhile
+        for pid in marked:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > give_up:
+            return
+        time.sleep(0.01)
+
+
+def end_with(parent: int) -> None:
+    """When this process has lost its parent (killed, so that it could not clean up), end it and all of its run."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        end(os.environ[MARK])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _marked(mark: bytes) -> Iterator[int]:
