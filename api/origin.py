@@ -16,6 +16,9 @@ from api.principal import Door
 from eventstore.domain.errors import UntrustedOrigin
 
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_NAME_OF_A_NETWORK: Final = re.compile(r"[a-z][a-z0-9_-]*(?::\d{0,5})?", re.ASCII | re.IGNORECASE)
+"""Without a dot: a service of a container, an alias of this machine. Nobody can register one, so no page comes from a
+stranger's."""
 _HOST = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]/@]+))(?::\d{0,5})?", re.ASCII)
 
 
@@ -37,8 +40,11 @@ class OpenDoor:
     def _check(self, scope: Scope) -> None:
         origin = fetched = None
         for name, value in scope["headers"]:
-            if name == b"host" and not self._is_local(value.decode("latin-1")):
-                raise UntrustedOrigin("an open server is reached as localhost or a loopback address; Host is neither")
+            if name == b"host" and not self._is_known(value.decode("latin-1")):
+                raise UntrustedOrigin(
+                    "an open server is reached as localhost, by a loopback address or by a name without dots; Host is"
+                    + " none of these"
+                )
             if name == b"origin":
                 origin = value.decode("latin-1")
             elif name == b"sec-fetch-site":
@@ -47,6 +53,9 @@ class OpenDoor:
             return
         if fetched == b"cross-site" if origin is None else not self._is_local(origin.partition("://")[2]):
             raise UntrustedOrigin("a page of another host may change nothing on an open server; make a key for it")
+
+    def _is_known(self, place: str) -> bool:
+        return _NAME_OF_A_NETWORK.fullmatch(place) is not None or self._is_local(place)
 
     def _is_local(self, place: str) -> bool:
         """Whether a host, with or without a port, is this machine."""
@@ -57,6 +66,7 @@ class OpenDoor:
         if name in ("localhost", self._host) or name.endswith(".localhost"):
             return True
         try:
-            return ipaddress.ip_address(name).is_loopback
+            address = ipaddress.ip_address(name)
         except ValueError:
             return False
+        return (getattr(address, "ipv4_mapped", None) or address).is_loopback

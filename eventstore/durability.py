@@ -21,7 +21,8 @@ from eventstore.scripts import Argument
 from eventstore.settings import Durability
 
 log = logging.getLogger("layby.store")
-WAIT_MS = 1_000
+WAIT_MS = 2_000
+"""How long an engine may take to sync, and its replicas to tell. Those that sync every second need one, and a little."""
 
 
 class Confirmation:

@@ -22,9 +22,9 @@ JSON, snake_case, UTF-8; times are RFC 3339 UTC with milliseconds. Unknown reque
 A path that is no route here answers 404 `not-found`, a method that a route does not have 405
 `method-not-allowed` with `Allow`. What each problem means is told at <https://layby.dev/problems/>.
 
-A request needs a key, `Authorization: Bearer <key>`, that has the scope of its route. It is judged before anything
-else, and belongs to a tenant: what other tenants have does not exist for it. Only a store that never had a key is
-open to everyone, on loopback alone.
+A request needs a key, `Authorization: Bearer <key>`, that has the scope of its route. It is judged before the body,
+and before anything is looked up. It belongs to a tenant: what other tenants have does not exist for it. Only a store
+that never had a key is open to everyone, on loopback alone.
 """
 
 _TAGS = {

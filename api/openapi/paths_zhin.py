@@ -1,9 +1,12 @@
-"""Routes of the Zhin mount. Its refusals are `{"ok":false,"error":"CODE"}` with the codes of its model."""
+"""Routes of the Zhin mount. Its refusals are `{"ok":false,"error":"CODE"}` with the codes of its model; what is refused
+before the mount is reached is a problem, as everywhere."""
 
 from __future__ import annotations
 
 from api.openapi.build import Node, json_content, lines, ref
 from api.openapi.routes import Route, gives, reply
+from api.openapi.schemas_problems import problem_name
+from api.problems import MEDIA_TYPE
 
 TAG = "zhin"
 BASE = "/zhin/v1"
@@ -28,7 +31,7 @@ def _health() -> Route:
         tag=TAG,
         scope=None,
         problem_form=False,
-        answers={200: gives("ZhinHealth", "It is."), 500: _refusal(500, ())},
+        answers={200: gives("ZhinHealth", "It is."), 403: _refusal(403, ()), 500: _refusal(500, ())},
     )
 
 
@@ -114,7 +117,8 @@ def _authorization() -> Route:
 
 
 _ALWAYS: _Codes = dict.fromkeys((401, 403, 500, 503, 507), ())
-_POST: _Codes = {409: (), 413: (), 422: ()}
+_POST: _Codes = {408: (), 409: (), 413: (), 422: ()}
+_BEFORE_THE_MOUNT = {403: "untrusted-origin", 408: "request-timeout"}
 
 
 def _refusals(codes: _Codes) -> dict[int, Node]:
@@ -124,4 +128,7 @@ def _refusals(codes: _Codes) -> dict[int, Node]:
 def _refusal(status: int, codes: tuple[str, ...]) -> Node:
     told = " or ".join(f"`{code}`" for code in codes)
     headers = {401: ("WWW-Authenticate",), 403: ("WWW-Authenticate",), 503: ("Retry-After",)}.get(status, ())
-    return gives("ZhinRefusal", f"Refused: {told}." if told else "Refused.", *headers)
+    content = json_content(ref("ZhinRefusal"))
+    if slug := _BEFORE_THE_MOUNT.get(status):
+        content |= {MEDIA_TYPE: {"schema": ref(problem_name(slug))}}
+    return reply(f"Refused: {told}." if told else "Refused.", content, *headers)

@@ -36,9 +36,11 @@ def passes(method: str = "POST", *, is_open: bool = True, **headers: str) -> boo
 LOCAL = [
     *("localhost", "localhost:8700", "LOCALHOST", "localhost.", "app.localhost:3000", "my-box:8700"),
     *("127.0.0.1", "127.0.0.1:8700", "127.3.2.1:80", "[::1]", "[::1]:8700"),
+    "[::ffff:127.0.0.1]:8700",
 ]
+WITHOUT_DOTS = ["layby:8700", "testserver", "my_other-box2"]
 FOREIGN = [
-    *("evil.example", "evil.example:8700", "127.0.0.1.evil.example", "localhost.evil.example", "notlocalhost"),
+    *("evil.example", "evil.example:8700", "127.0.0.1.evil.example", "localhost.evil.example"),
     *(
         "10.0.0.1",
         "0.0.0.0",
@@ -50,12 +52,14 @@ FOREIGN = [
         "localhost/x",
         "lo\xe9",
         "127.1.evil",
+        "2130706433",
+        "[::ffff:10.0.0.1]",
     ),
 ]
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize("host", LOCAL)
+@pytest.mark.parametrize("host", [*LOCAL, *WITHOUT_DOTS])
 def test_this_machine_may_be_called_so(method, host):
     assert passes(method, host=host)
 
@@ -74,7 +78,9 @@ def test_a_page_of_this_machine_may_change_things(host, scheme):
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE", "PUT"])
-@pytest.mark.parametrize("origin", ["null", "", "localhost", "file://", *(f"https://{host}" for host in FOREIGN)])
+@pytest.mark.parametrize(
+    "origin", ["null", "", "localhost", "file://", *(f"https://{host}" for host in [*FOREIGN, *WITHOUT_DOTS])]
+)
 def test_a_page_of_another_host_may_not(method, origin):
     assert not passes(method, host="localhost", origin=origin)
     assert passes("GET", host="localhost", origin=origin), "a browser keeps the answer from it"
