@@ -63,7 +63,7 @@ def run(settings: Settings, *, heartbeat_s: float = HEARTBEAT_S) -> int:
 async def _serve(settings: Settings, sockets: list[socket.socket], heartbeat_s: float) -> None:
     stopper = _Stopper()
     try:
-        async with _services(settings, heartbeat_s) as services:
+        async with open_services(settings, heartbeat_s) as services:
             if services.door.open:
                 listening.check_open(sockets, settings.host)
             server = _Server(_config(services), services)
@@ -77,7 +77,7 @@ async def _serve(settings: Settings, sockets: list[socket.socket], heartbeat_s: 
 
 
 @asynccontextmanager
-async def _services(settings: Settings, heartbeat_s: float) -> AsyncGenerator[Services]:
+async def open_services(settings: Settings, heartbeat_s: float) -> AsyncGenerator[Services]:
     """Engine, store and read models, started in this order and closed in the other."""
     async with engine_url(settings) as url:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from proofs.proof import Patch
@@ -16,7 +16,7 @@ PACKAGES = ("eventstore", "projections", "api", "cli", "proofs", "benchmarks", "
 
 
 @contextlib.contextmanager
-def patched(patches: Sequence[Patch]) -> Iterator[Path]:
+def patched(patches: Sequence[Patch]) -> Generator[Path]:
     """The root of a copy with these changes, for as long as the block lasts. Raises `LookupError`."""
     with tempfile.TemporaryDirectory(prefix="layby-build-") as folder:
         root = copy(Path(folder))

@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 import traceback
+from collections.abc import Awaitable
 from pathlib import Path
 
 from proofs import leftovers
@@ -46,7 +47,7 @@ def _outcome(proof: Proof, run: Run) -> tuple[str, str]:
     return "held", ""
 
 
-async def _wait(awaited: object) -> None:
+async def _wait(awaited: Awaitable[None]) -> None:
     await awaited
 
 
@@ -54,6 +55,5 @@ def _first(error: BaseException, kind: type[BaseException]) -> BaseException | N
     """An error of this kind, itself or within a group (a task group wraps what its tasks raise)."""
     if isinstance(error, kind):
         return error
-    if isinstance(error, BaseExceptionGroup):
-        return next((found for one in error.exceptions if (found := _first(one, kind))), None)
-    return None
+    within: tuple[BaseException, ...] = getattr(error, "exceptions", ())  # `isinstance` does not tell of what it is one
+    return next((found for one in within if (found := _first(one, kind))), None)

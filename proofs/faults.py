@@ -12,6 +12,7 @@ import os
 import signal
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 PLAN = "LAYBY_PROOF_FAULT"
 _passes: Counter[tuple[int, str]] = Counter()
@@ -57,7 +58,7 @@ def watch_sending(point: str, *shas: str) -> None:
 
     send = AbstractConnection.send_packed_command
 
-    async def send_and_reach(self, command, *arguments, **options) -> None:
+    async def send_and_reach(self: AbstractConnection, command: Any, *arguments: Any, **options: Any) -> None:
         await send(self, command, *arguments, **options)
         parts = (
             [command] if isinstance(command, bytes) else [bytes(part) for part in command if not isinstance(part, str)]

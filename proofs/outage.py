@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 
-import redis
-
 from proofs.client import Answer, Client, page_through
 from proofs.engines import Engine
 from proofs.proof import Breach, Mutation, Patch, Proof, Run
@@ -35,8 +33,7 @@ async def _prove(run: Run, engine: Engine, client: Client) -> None:
     created = await client.request("POST", "/v1/sessions", {"session_id": "outage"})
     run.check(created.status == 201, f"no session: {created}")
     await _until_appended(run, client, 1)
-    with redis.Redis.from_url(engine.url) as plain:
-        plain.script_flush()
+    engine.client.script_flush()
     run.figure("after SCRIPT FLUSH appended in", f"{await _until_appended(run, client, 2):.2f} s")
     engine.kill()
     engine.start()

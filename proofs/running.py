@@ -11,9 +11,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def run_all(jobs: Sequence[Job], *, at_once: int) -> list[Result]:
     found = {id(job): _run(job, shown) for job in alone}
     beside = sorted((job for job in jobs if id(job) not in found), key=lambda job: job.mutation is not None)
     with ThreadPoolExecutor(at_once) as pool:
-        found |= dict(zip(map(id, beside), pool.map(lambda job: _run(job, shown), beside), strict=True))
+        found |= dict(zip(map(id, beside), pool.map(partial(_run, shown=shown), beside), strict=True))
     return [found[id(job)] for job in jobs]
 
 
@@ -150,7 +151,7 @@ def _command(job: Job, result: Path) -> list[str]:
     return [*command, "--mutation", job.mutation.name] if job.mutation else command
 
 
-def _follow(process: subprocess.Popen[str], limit_s: float, show: Any) -> str:
+def _follow(process: subprocess.Popen[str], limit_s: float, show: Callable[[str], None]) -> str:
     """Show what it says, until it ends or its time is up. Returns the end of what it said."""
     lines: queue.Queue[str | None] = queue.Queue()
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
 from proofs.client import Client
@@ -125,7 +125,7 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(*servers: Server) -> Iterator[None]:
+def running(*servers: Server) -> Generator[None]:
     """Start them; when the block is left they are gone."""
     try:
         for server in servers:

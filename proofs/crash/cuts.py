@@ -29,7 +29,7 @@ from eventstore.domain.commands import (
     RecordResult,
 )
 from eventstore.eventstore import EventStore, open_store
-from eventstore.settings import Settings
+from eventstore.settings import load_settings
 from proofs.engines import Engine
 from proofs.proof import Breach, Run
 
@@ -175,7 +175,7 @@ class Cuts:
 
 async def _opened(engine: Engine) -> EventStore:
     """Without its background work: every byte of the file is that of a request."""
-    return await open_store(engine.url, Settings(partitions=PARTITIONS), start=False)
+    return await open_store(engine.url, load_settings({"partitions": PARTITIONS}), start=False)
 
 
 async def _carry_out(store: EventStore, step: Step) -> Any:

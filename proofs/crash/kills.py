@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from redis.asyncio import Redis
-
 from proofs.audit import Audit
 from proofs.crash.points import POINTS, Point
 from proofs.crash.stage import PARTITIONS, Stage
@@ -137,13 +135,9 @@ class Kills:
             raise AssertionError(f"{kill}: nobody got there in {REACH_LIMIT_S:.0f} s")
 
     async def judge(self, journals: list[Journal]) -> None:
-        redis = Redis.from_url(self._stage.url, decode_responses=True)
+        limit = self._run.pick(quick=30.0, full=30.0, mutated=4.0)
         async with self._stage.server.client() as client:
-            try:
-                limit = self._run.pick(quick=30.0, full=30.0, mutated=4.0)
-                await Audit(self._run.check, client, redis, PARTITIONS, expiry_limit_s=limit).all(journals)
-            finally:
-                await redis.aclose()
+            await Audit(self._run.check, client, self._stage.url, PARTITIONS, expiry_limit_s=limit).all(journals)
 
 
 class Load:

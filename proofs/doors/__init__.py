@@ -10,6 +10,7 @@ import asyncio
 import subprocess
 import sys
 import time
+from typing import Any
 
 from proofs.doors import strangers
 from proofs.doors.broken import MUTATIONS
@@ -86,7 +87,7 @@ async def _waiting_session(run: Run, server: Server, keys: Keys, tenant: str) ->
         made, _ = await client.insist("POST", "/v1/sessions", {"session_id": f"session-{tenant}-0123456789"})
         run.check(made.status == 201, f"no session with a key of every scope: {made}")
         sid, iid = made.json()["session_id"], f"call-{tenant}-0123456789"
-        asked = {"interrupt_id": iid, "tool_name": "t", "tool_args": {}, "expires_in_ms": 3_600_000}
+        asked: dict[str, Any] = {"interrupt_id": iid, "tool_name": "t", "tool_args": {}, "expires_in_ms": 3_600_000}
         await client.insist("POST", f"/v1/sessions/{sid}/events", {"type": "input.requested", "data": asked})
         token = (await client.request("GET", f"/v1/sessions/{sid}")).json()["continuation_token"]
     return {"SID": sid, "IID": iid, "TOKEN": token}
@@ -129,9 +130,10 @@ async def _every_route_every_key(run: Run, servers: list[Server], keys: Keys, na
 
 async def _a_person_needs_act_as(run: Run, server: Server, keys: Keys, names: dict[str, str]) -> None:
     path, person = f"/v1/sessions/{names['SID']}/events", {"Layby-Actor": "alice"}
-    answer = await ask(server.port, "POST", path, {"type": "a.b"}, f"Bearer {keys.texts['acme', 'publish']}", **person)
+    publisher, all_scopes = f"Bearer {keys.texts['acme', 'publish']}", f"Bearer {keys.texts['acme', 'all']}"
+    answer = await ask(server.port, "POST", path, {"type": "a.b"}, publisher, headers=person)
     run.check(answer.status == 403, f"a person named without act_as: {answer}")
-    answer = await ask(server.port, "POST", path, {"type": "a.b"}, f"Bearer {keys.texts['acme', 'all']}", **person)
+    answer = await ask(server.port, "POST", path, {"type": "a.b"}, all_scopes, headers=person)
     run.check(answer.status == 201, f"a person named with act_as: {answer}")
     async with server.client(keys.texts["acme", "all"]) as client:
         events = (

@@ -6,7 +6,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eventstore.connection import Connection
@@ -71,10 +71,17 @@ class Keys:
 
 
 async def ask(
-    port: int, method: str, path: str, body: object, authorization: str, *, stream: bool = False, **headers: str
+    port: int,
+    method: str,
+    path: str,
+    body: object,
+    authorization: str,
+    *,
+    stream: bool = False,
+    headers: Mapping[str, str] | None = None,
 ) -> Answer:
     """One request on a connection of its own; of a stream that begins, its head alone."""
-    sent = {**({"Authorization": authorization} if authorization else {}), **headers}
+    sent = {**({"Authorization": authorization} if authorization else {}), **(headers or {})}
     async with Client(port, timeout_s=20) as client:
         if not stream:
             return await client.request(method, path, body, headers=sent)

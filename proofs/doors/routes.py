@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from proofs.client import is_object
+
 SCOPES = ("publish", "read", "decide", "execute", "admin", "act_as")
 ANY, NONE = "any key", "no key"
 
@@ -34,7 +36,7 @@ def _named(thing: Any, names: dict[str, str]) -> Any:
         for word, name in names.items():
             thing = thing.replace(word, name)
         return thing
-    if isinstance(thing, dict):
+    if is_object(thing):
         return {key: _named(value, names) for key, value in thing.items()}
     return thing
 

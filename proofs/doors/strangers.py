@@ -9,12 +9,14 @@ import re
 import statistics
 import time
 from collections import Counter
+from typing import Any
 
 import redis
 
 from proofs.client import Answer, Client, page_through
 from proofs.doors.keyholders import NEWCOMER, Keys, ask
 from proofs.doors.routes import ROUTES, Route
+from proofs.engines import RedisClient
 from proofs.proof import Run
 from proofs.servers import Server
 
@@ -81,7 +83,7 @@ async def nothing_is_listed(run: Run, server: Server, keys: Keys, names: dict[st
             run.check(answer.status == 400, f"a list's cursor of another tenant: {answer}")
 
 
-async def _feed(port: int, key: str) -> list[dict]:
+async def _feed(port: int, key: str) -> list[dict[str, Any]]:
     """What the feed of all sessions shows from the beginning, until it is silent."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22)
     writer.write(f"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
@@ -98,11 +100,11 @@ async def _feed(port: int, key: str) -> list[dict]:
 
 async def retries_are_ones_own(run: Run, server: Server, keys: Keys) -> None:
     """One Idempotency-Key of two principals is two requests."""
-    key = "the-same-key"
+    headers = {"Idempotency-Key": "the-same-key"}
     answers = list[Answer]()
     for tenant in ("acme", "bolt"):
         authorization = f"Bearer {keys.texts[tenant, 'all']}"
-        answers.append(await ask(server.port, "POST", "/v1/sessions", {}, authorization, **{"Idempotency-Key": key}))
+        answers.append(await ask(server.port, "POST", "/v1/sessions", {}, authorization, headers=headers))
     told = [answer.json().get("session_id") for answer in answers]
     run.check(told[0] != told[1] and all(a.status == 201 for a in answers), f"one key, two tenants: {answers[1]}")
 
@@ -111,7 +113,7 @@ async def a_lookup_takes_the_same_road(run: Run, server: Server, keys: Keys, nam
     """Of another tenant's session and of none: the same commands at the engine. The time is told beside it."""
     other, nobody = f"/v1/sessions/{names['SID']}", f"/v1/sessions/{_another(names['SID'])}"
     times: dict[str, list[float]] = {other: [], nobody: []}
-    with redis.Redis.from_url(server.engine_url) as engine:
+    with redis.from_url(server.engine_url) as engine:
         async with server.client(keys.texts["bolt", "all"]) as client:
             sent = {path: await _commands(engine, client, path) for path in times}
             for _ in range(run.pick(quick=300, full=5000, mutated=50)):
@@ -127,7 +129,7 @@ async def a_lookup_takes_the_same_road(run: Run, server: Server, keys: Keys, nam
     run.figure("time of a lookup, another tenant's to nobody's (medians)", f"{ratio:.3f}")
 
 
-async def _commands(engine: redis.Redis, client: Client, path: str) -> str:
+async def _commands(engine: RedisClient, client: Client, path: str) -> str:
     """What one lookup costs at the engine: as it is most often, since other work goes on there."""
     seen = Counter[str]()
     for _ in range(25):
@@ -138,7 +140,7 @@ async def _commands(engine: redis.Redis, client: Client, path: str) -> str:
     return seen.most_common(1)[0][0]
 
 
-def _calls(engine: redis.Redis) -> dict[str, int]:
+def _calls(engine: RedisClient) -> dict[str, int]:
     counted = ("evalsha", "hgetall", "hmget", "hget", "xrange", "xrevrange", "get", "exists")
     stats = engine.info("commandstats")
     return {name: about["calls"] for name, about in stats.items() if name.removeprefix("cmdstat_") in counted}

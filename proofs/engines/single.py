@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -20,6 +20,10 @@ from eventstore.engine.process import find_binary
 PATIENCE_S = 30.0
 NODE_TIMEOUT_MS = 1_000
 """How long a node of a cluster, or a master, is silent before the others take it for dead."""
+
+RedisClient = Any
+"""A client of redis-py. Any: its command methods are typed for both of their uses, blocking and not, so that what they
+give fits neither."""
 
 DURABLE = {
     "appendonly": "yes", "appendfsync": "always", "save": "", "maxmemory-policy": "noeviction",
@@ -60,8 +64,7 @@ class Engine:
         self.binary: Path = Path(binary or find_binary())
         self.options: dict[str, Any] = {**DURABLE, **{k.replace("_", "-"): v for k, v in options.items()}}
         self.process: subprocess.Popen[bytes] | None = None
-        # Any: the command methods of redis-py are typed for both of their uses
-        self.client: Any = Redis(port=self.port, decode_responses=True, socket_timeout=5, protocol=2)
+        self.client: RedisClient = Redis(port=self.port, decode_responses=True, socket_timeout=5, protocol=2)
 
     @property
     def url(self) -> str:
@@ -91,7 +94,7 @@ class Engine:
         }
         arguments = [str(self.binary)]
         for name, value in options.items():
-            words: Any = value if isinstance(value, tuple) else (value,)
+            words = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
             arguments += [f"--{name}", *map(str, words)]
         return arguments
 

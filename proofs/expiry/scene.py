@@ -103,7 +103,7 @@ class Scene:
         lead_s = 0.5 + 1.5 * min(len(offsets_ms), self.sessions) / self.requests_per_s
         for attempt in range(3):
             begin = await self.now() + int(1000 * lead_s)
-            due = [Due(*place, begin + at) for *place, at in self.plan(f"{part}{attempt}", offsets_ms)]
+            due = [Due(place, name, begin + at) for place, name, at in self.plan(f"{part}{attempt}", offsets_ms)]
             if await self._asked(due):
                 return begin
             lead_s *= 3

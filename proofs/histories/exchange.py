@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from redis import Redis
-
 from proofs.client import Answer, Client
+from proofs.engines import RedisClient
 from proofs.proof import Breach
 from proofs.servers import Server
 
@@ -100,7 +99,7 @@ class Exchange:
 class EngineClock:
     """The engine's clock as this process can know it: between two bounds, from when it was asked."""
 
-    def __init__(self, engine: Redis) -> None:
+    def __init__(self, engine: RedisClient) -> None:
         self._engine = engine
         self._low, self._high = 1 << 62, -(1 << 62)
         self.sample()
@@ -116,7 +115,7 @@ class EngineClock:
 
     def _ask(self) -> tuple[int, int]:
         before = time.monotonic_ns()
-        seconds, micros = self._engine.time()  # type: ignore[misc]  # it is no awaitable here
+        seconds, micros = self._engine.time()
         after = time.monotonic_ns()
         told = (int(seconds) * 1_000_000 + int(micros)) * 1000
         return told - after, told + 1000 - before

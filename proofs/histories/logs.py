@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
+from proofs.client import is_object
 from proofs.histories.linearizability import NEVER
 
 Event = dict[str, Any]
@@ -199,7 +200,7 @@ def _fits(event: Event, deed: Deed) -> bool:
 
 def _holds(whole: Any, part: Any) -> bool:
     """Whether all that is in the part is in the whole, in its place."""
-    if isinstance(whole, dict) and isinstance(part, dict):
+    if is_object(whole) and is_object(part):
         return all(name in whole and _holds(whole[name], value) for name, value in part.items())
     return whole == part
 

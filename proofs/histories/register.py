@@ -144,8 +144,8 @@ def _claim(call: Call, execution: Execution, asked: Claim, told: Heard) -> _Move
         after = _run(call, execution, lease_until=told.until)
     else:
         attempt = execution.attempt + 1
-        known = {"owner": asked.owner, "lease_until": told.until, "claimed_until": told.until}
-        after = replace(call, execution=Execution("claimed", attempt, valid=attempt, **known))
+        leased = Execution("claimed", attempt, asked.owner, attempt, lease_until=told.until, claimed_until=told.until)
+        after = replace(call, execution=leased)
     assert after.execution
     view = shown(after, "call", told)
     return after, Heard("granted", attempt=after.execution.attempt, until=told.until, view=view)

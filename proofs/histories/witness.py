@@ -62,7 +62,8 @@ class History:
         for until in self.deadlines:
             passes.append(Operation(Deadline(), None, *clock.between(milliseconds(until))))
         told = {one.heard.until for one in self.operations if one.heard and one.heard.until}
-        passes += [Operation(LeaseEnd(until), None, *clock.between(milliseconds(until))) for until in sorted(told)]
+        for until in sorted(told):
+            passes.append(Operation(LeaseEnd(until), None, *clock.between(milliseconds(until))))
         for one in self.operations:
             if isinstance(one.asked, Claim) and one.heard is None:
                 passes.append(Operation(LeaseEnd(None), None, one.invoked + SHORTEST_LEASE_NS))
@@ -167,7 +168,7 @@ class Witness:
         outcome = await self.exchange.request("POST", f"{self.path}/events", body, server=server)
         if outcome.answer is None or outcome.answer.status != 201:
             raise ValueError(f"{self.name} could not be ended: {outcome.answer}")
-        self.ended = Operation(SessionEnd(), None, outcome.invoked, outcome.answered, outcome.where)
+        self.ended: Done = Operation(SessionEnd(), None, outcome.invoked, outcome.answered, outcome.where)
 
     def _take_deadline(self, call: History, shown: dict[str, Any] | None) -> None:
         if shown:

@@ -7,27 +7,27 @@ Names of things are made up as the schema allows, or those of sessions and calls
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import Any, cast
 
 import requests
 import schemathesis
+import schemathesis.checks
+import schemathesis.specs.openapi.checks
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
 from schemathesis.core.failures import Failure, FailureGroup
-from schemathesis.specs.openapi import checks
+from schemathesis.core.result import Err, Result
 
+from proofs.client import is_object
 from proofs.proof import Breach, Run
 from proofs.servers import Server
 
 ENDLESS = {"followAll", "followSession", "zhinStream"}
-"""Operations whose answer need not end: they are taken by `proofs.hostile.streams`."""
+"""Operations whose answer need not end: they are taken by `proofs.hostile.cases`."""
 ANSWERED_S = 20.0
 KINDS = ("waiting", "approved", "claimed", "done", "rejected", "authorization", "ended")
-
-
 TELLING = ("layby-", "etag", "location", "retry-after", "www-authenticate", "allow", "idempotency-", "vary")
 """Headers, or how they begin, that tell a client something; the document must name them."""
 
@@ -40,8 +40,11 @@ def headers_are_described(context: Any, response: Any, case: Any) -> None:
     assert told <= described, f"{response.status_code} has {told - described}, which nothing describes"
 
 
-ANSWER_CHECKS = [
-    not_a_server_error,
+# Any: what these take are types of schemathesis whose parameters it leaves open.
+general: Any = schemathesis.checks
+checks: Any = schemathesis.specs.openapi.checks
+ANSWER_CHECKS: list[Any] = [
+    general.not_a_server_error,
     checks.status_code_conformance,
     checks.content_type_conformance,
     checks.response_headers_conformance,
@@ -61,9 +64,12 @@ class Described:
 
     def prove(self, examples: int) -> None:
         """So many requests of each kind to each operation. Raises `Breach` with the smallest that shows a fault."""
-        document = schemathesis.openapi.from_url(f"{self._server.url}/openapi.json")
-        operations = [found.ok() for found in document.get_all_operations()]
-        for operation in operations:
+        document: Any = schemathesis.openapi.from_url(f"{self._server.url}/openapi.json")
+        results: list[Result[Any, Exception]] = list(document.get_all_operations())
+        for result in results:
+            if isinstance(result, Err):
+                raise result.err()
+            operation = result.ok()
             if operation.definition.raw["operationId"] not in ENDLESS:
                 self._one(operation, examples)
 
@@ -82,7 +88,7 @@ class Described:
             max_examples=max(1, examples),
             database=None,
             deadline=None,
-            suppress_health_check=list(HealthCheck),
+            suppress_health_check=cast("list[HealthCheck]", list(HealthCheck)),  # its metaclass hides what it is
             phases=[Phase.generate, Phase.shrink],
         )
         @given(case=cases, kind=st.sampled_from(KINDS))
@@ -105,11 +111,11 @@ class Described:
 
     def _hurry(self, case: Any) -> None:
         """A wait is for others to test."""
-        if isinstance(case.query, dict) and "wait_ms" in case.query:
+        if is_object(case.query) and "wait_ms" in case.query:
             case.query["wait_ms"] = 1
 
     def _name_what_is_there(self, case: Any, kind: str) -> None:
-        named = case.path_parameters or {}
+        named: dict[str, Any] = case.path_parameters or {}
         if not named:
             return
         deletes = case.method.upper() == "DELETE"

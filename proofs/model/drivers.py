@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote
 
@@ -135,14 +135,14 @@ class InProcess:
 
 
 @contextlib.asynccontextmanager
-async def application(redis_url: str, *, background: bool = True, **more: Any) -> AsyncIterator[Any]:
+async def application(redis_url: str, *, background: bool = True, **more: Any) -> AsyncGenerator[Any]:
     """The whole of a server, but for its sockets."""
     from api.app import build
-    from api.server import _services
+    from api.server import open_services
     from eventstore.settings import Durability, Settings
 
     settings = Settings(redis_url=redis_url, partitions=PARTITIONS, durability=Durability("memory"), **more)
-    async with _services(settings, heartbeat_s=15.0) as services:
+    async with open_services(settings, heartbeat_s=15.0) as services:
         if not background:
             await services.read_models.close()
         yield build(services)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 SHOWN = 100
 Event = dict[str, Any]
@@ -108,7 +108,7 @@ class Session:
         """Take one more event in."""
         assert event["seq"] == self.seq + 1, f"{self.session_id}: after {self.seq} comes {event}"
         self.seq, self.updated_at = event["seq"], event["time"]
-        if change := _CHANGES.get(event["type"]):
+        if change := self._CHANGES.get(event["type"]):
             change(self, event, event["data"])
         if self._remember:
             self.past[self.seq] = canonical(self.snapshot())
@@ -212,7 +212,8 @@ class Session:
             "result": None,
             "is_error": False,
         }
-        turn, step = self.turn and self.turn["turn_id"], self.open_step and self.open_step["step_id"]
+        turn = self.turn["turn_id"] if self.turn else None
+        step = self.open_step["step_id"] if self.open_step else None
         self.calls[data["interrupt_id"]] = Call(shown, event["seq"], turn, step)
         self.status = "waiting"
 
@@ -294,28 +295,27 @@ class Session:
             call.result_seq = event["seq"]
             call.shown |= {"status": "EXECUTED", "result": data["result"], "is_error": data.get("is_error", False)}
 
-
-_CHANGES: dict[str, Callable[[Session, Event, dict[str, Any]], None]] = {
-    "session.started": Session._started,
-    "message.received": Session._message,
-    "turn.started": Session._turn_started,
-    **dict.fromkeys(("turn.completed", "turn.failed", "turn.cancelled"), Session._turn_ended),
-    "step.started": Session._step_started,
-    "step.completed": Session._step_completed,
-    "step.interrupted": Session._step_interrupted,
-    **dict.fromkeys(ASKS, Session._asked),
-    "input.completed": Session._completed,
-    "authorization.completed": Session._authorized,
-    "input.expired": Session._expired,
-    "input.refused": Session._refused,
-    "session.waiting": Session._waits,
-    **dict.fromkeys(("session.completed", "session.failed"), Session._ended),
-    "action.claimed": Session._claimed,
-    "action.released": Session._released,
-    "action.lapsed": Session._lapsed,
-    "action.settled": Session._settled,
-    "action.result": Session._resulted,
-}
+    _CHANGES: ClassVar[dict[str, Callable[[Session, Event, dict[str, Any]], None]]] = {
+        "session.started": _started,
+        "message.received": _message,
+        "turn.started": _turn_started,
+        **dict.fromkeys(("turn.completed", "turn.failed", "turn.cancelled"), _turn_ended),
+        "step.started": _step_started,
+        "step.completed": _step_completed,
+        "step.interrupted": _step_interrupted,
+        **dict.fromkeys(ASKS, _asked),
+        "input.completed": _completed,
+        "authorization.completed": _authorized,
+        "input.expired": _expired,
+        "input.refused": _refused,
+        "session.waiting": _waits,
+        **dict.fromkeys(("session.completed", "session.failed"), _ended),
+        "action.claimed": _claimed,
+        "action.released": _released,
+        "action.lapsed": _lapsed,
+        "action.settled": _settled,
+        "action.result": _resulted,
+    }
 
 
 def folded(session_id: str, events: Iterable[Event], *, remember: bool = False) -> Session:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from proofs.client import is_object
 from proofs.model.fold import ASKS, Event, Session, canonical, later
 
 NOW = "\0now"
@@ -132,8 +133,8 @@ def _match(known: Any, found: Any, names: dict[str, str]) -> None:
 
 def _filled(known: Any, found: Any, now: str, names: dict[str, str]) -> Any:
     """What is expected, with what only the service could know taken from what was found."""
-    if isinstance(known, dict):
-        others = found if isinstance(found, dict) else {}
+    if is_object(known):
+        others: dict[str, Any] = found if is_object(found) else {}
         return {name: _filled(value, others.get(name), now, names) for name, value in known.items()}
     if not isinstance(known, str):
         return known

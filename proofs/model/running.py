@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import cast
 
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.errors import Flaky
@@ -42,7 +43,7 @@ def examples(driver: Driver, size: Size, number: int, tally: Counter[str], *, sh
             database=None,
             print_blob=False,
             report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
+            suppress_health_check=cast("list[HealthCheck]", list(HealthCheck)),  # its metaclass hides what it is
             phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
         ),
     )

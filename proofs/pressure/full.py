@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from redis import Redis
+from redis import from_url
 
 from proofs.client import Answer, Client
+from proofs.engines import RedisClient
 from proofs.pressure.stage import LOAD, MB, Accounts, Stage, create, events, expect
 from proofs.servers import Server, running
 
@@ -26,11 +27,11 @@ async def memory(stage: Stage) -> None:
     await _memory(stage, stage.server, stage.engine.client, "memory")
     if stage.run.size == "full" and not stage.run.mutation:
         server = Server(stage.run.folder / "embedded")
-        with running(server), Redis.from_url(server.engine_url) as engine:
+        with running(server), from_url(server.engine_url) as engine:
             await _memory(stage, server, engine, "embedded")
 
 
-async def _memory(stage: Stage, server: Server, engine: Any, name: str) -> None:
+async def _memory(stage: Stage, server: Server, engine: RedisClient, name: str) -> None:
     run, accounts = stage.run, Accounts(stage.run)
     await create(server, name, "old")
     async with server.client() as client:
@@ -63,7 +64,7 @@ async def _fill(accounts: Accounts, client: Client, name: str, most: int) -> Ans
 
 async def _refused_whole(stage: Stage, client: Client, name: str) -> None:
     """What would write several things is refused as a whole: a session with its message, a call with its marker."""
-    run, data = stage.run, {"interrupt_id": "c1", "tool_name": "pay", "tool_args": {}}
+    run, data = stage.run, dict[str, Any](interrupt_id="c1", tool_name="pay", tool_args={})
     asked = await client.request("POST", events(name), [{"type": "input.requested", "data": data}] * 2)
     run.check(asked.status == 507, f"a call was asked of a full store: {asked}")
     call = await client.request("GET", f"/v1/sessions/{name}/calls/c1")
@@ -86,7 +87,7 @@ async def _readable(stage: Stage, client: Client, name: str, accounts: Accounts)
         stage.run.check(answer.status in allowed, f"a full store: GET {path} hears {answer}")
 
 
-async def _makes_room(stage: Stage, client: Client, engine: Any) -> None:
+async def _makes_room(stage: Stage, client: Client, engine: RedisClient) -> None:
     """A session can be deleted, for that is what makes room."""
     before = engine.info("memory")["used_memory"]
     deleted = await client.request("DELETE", "/v1/sessions/old")

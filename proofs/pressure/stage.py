@@ -7,7 +7,7 @@ import contextlib
 import resource
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -92,7 +92,7 @@ class Memory:
 
 
 @contextmanager
-def memory_of(server: Server) -> Iterator[Memory]:
+def memory_of(server: Server) -> Generator[Memory]:
     """Measure a block."""
     memory = Memory(server.pid)
     try:

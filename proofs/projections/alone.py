@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from proofs.client import Answer
 from proofs.engines import Engine
@@ -63,7 +63,7 @@ class Store:
 
 
 @contextlib.contextmanager
-def opened(run: Run, name: str, **settings: object) -> Iterator[Store]:
+def opened(run: Run, name: str, **settings: object) -> Generator[Store]:
     with Engine(run.folder / name) as engine:
         driver = InProcess(engine, background=False, **settings)
         try:

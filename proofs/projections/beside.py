@@ -179,7 +179,7 @@ def _read(run: Run, driver: OverHttp, path: str) -> Any:
 
 
 def _ask(run: Run, driver: OverHttp, session_id: str, name: str) -> None:
-    data = {"interrupt_id": name, "tool_name": "pay", "tool_args": {}}
+    data: dict[str, Any] = {"interrupt_id": name, "tool_name": "pay", "tool_args": {}}
     _post(run, driver, f"/v1/sessions/{session_id}/events", {"type": "input.requested", "data": data})
 
 

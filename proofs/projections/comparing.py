@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from eventstore.eventstore import open_store
-from eventstore.settings import Settings
+from eventstore.settings import load_settings
 from projections.rebuild import Rebuild
 from proofs.engines import Engine
 from proofs.model.drivers import Driver
@@ -64,7 +64,7 @@ class Compared:
 
 async def rebuilt(url: str) -> None:
     """Models anew, from nothing, in generations of their own."""
-    store = await open_store(url, Settings(), start=False)
+    store = await open_store(url, load_settings({}), start=False)
     try:
         await Rebuild(store.connection, store.keys).all()
     finally:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from eventstore.connection import Connection
 from eventstore.eventstore import EventStore, open_store
 from eventstore.scripts import ScriptCall
-from eventstore.settings import Settings
+from eventstore.settings import load_settings
 from projections.generation import PROJECT
 from projections.projector import Projector
 from projections.rebuild import SWITCH, Rebuild
@@ -115,7 +115,7 @@ class _Stopping:
 
 
 async def _run(url: str, work: Callable[[EventStore], Awaitable[object]], stop: _Stopping) -> None:
-    store = await open_store(url, Settings(), start=False)
+    store = await open_store(url, load_settings({}), start=False)
     run = store.connection.run
 
     async def stopping(call: ScriptCall) -> Any:

@@ -6,18 +6,17 @@ import json
 import re
 from typing import Any
 
-from redis import Redis
-
+from proofs.engines import RedisClient
 from proofs.model.fold import Event, Session, canonical, folded
 
 _KEY = re.compile(r"layby:\{p(\d+)\}:proj:([^:]+):(.+)")
 
 
 class Stored:
-    """One store, by a client with `decode_responses`."""
+    """One store."""
 
-    def __init__(self, client: Any) -> None:
-        self._client: Redis = client
+    def __init__(self, client: RedisClient) -> None:
+        self._client = client
 
     @property
     def tags(self) -> list[str]:

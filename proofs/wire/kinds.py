@@ -68,7 +68,7 @@ class Kind:
         return ("\n".join(map(json.dumps, body)) + "\n" if self.lines else json.dumps(body)).encode()
 
     def session_of(self, scene: Scene, answer: Answer | None) -> str:
-        told = answer.json() if answer and self.makes else {}
+        told: dict[str, Any] = answer.json() if answer and self.makes else {}
         return told.get("session_id") or told.get("sessionId") or scene.session_id
 
 

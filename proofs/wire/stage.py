@@ -9,8 +9,6 @@ from functools import partial
 from itertools import product
 from typing import TypeVar
 
-from redis.asyncio import Redis
-
 from proofs.audit import Audit
 from proofs.client import Client
 from proofs.engines import Engine
@@ -139,12 +137,8 @@ class Wire:
         return self._random.choice(faults) if self._random.random() < OFTEN else None
 
     async def _judge(self, journals: list[Journal]) -> None:
-        redis = Redis.from_url(self._engine.url, decode_responses=True)
         async with self._near.client() as client:
-            try:
-                await Audit(self._run.check, client, redis, PARTITIONS).all(journals)
-            finally:
-                await redis.aclose()
+            await Audit(self._run.check, client, self._engine.url, PARTITIONS).all(journals)
 
     async def _together(self, work: Iterable[Callable[[], Awaitable[None]]]) -> None:
         async def one(case: Callable[[], Awaitable[None]]) -> None:

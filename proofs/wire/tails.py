@@ -109,7 +109,7 @@ def _feed(place: str | None) -> tuple[str, dict[str, str]]:
 
 
 def _of_feed(block: list[str]) -> tuple[int, str] | None:
-    found = json.loads(block[0]) if block[0] else {}
+    found: dict[str, Any] = json.loads(block[0]) if block[0] else {}
     return (found["seq"] if found["session_id"] == SESSION else 0, found["cursor"]) if found else None
 
 
