@@ -25,6 +25,8 @@ DAY_MS = 86_400_000
 CLIENTS = 24
 PARTITIONS = 64
 READ_AT_ONCE = 100
+MEASURABLE = 400
+"""So many requests tell how many a second there can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class Scene:
         by_session = dict[str, list[Due]]()
         for one in due:
             by_session.setdefault(one.session_id, []).append(one)
-        waiting, all_taken = iter(by_session.items()), True
+        waiting, all_taken, began = iter(by_session.items()), True, time.monotonic()
 
         async def work(client: Client) -> None:
             nonlocal all_taken
@@ -128,6 +130,8 @@ class Scene:
                 self.due += calls
 
         await self.many(work)
+        if all_taken and len(by_session) >= MEASURABLE:  # the requests that fill are larger, and slower
+            self.requests_per_s = len(by_session) / (time.monotonic() - began)
         return all_taken
 
     async def now(self) -> int:
@@ -153,7 +157,9 @@ class Scene:
                     return
                 if not over or left < fewest:
                     fewest, give_up = left if over else fewest, time.monotonic() + self.patience_s
-                self.run.progress(f"{what}: {left:,} sessions hold something that is due")
+                self.run.progress(
+                    f"{what}: {left:,} sessions hold something that is due" if over else f"{what}: not yet"
+                )
                 if time.monotonic() > give_up:
                     await self.judge()  # which may say more
                     self.run.check(False, f"{what}: {left} sessions hold a call that was due; nobody lets it expire")
