@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeGuard
 
@@ -39,6 +40,13 @@ class Answer:
 
     def __str__(self) -> str:
         return f"{self.status} {self.body[:300]!r}"
+
+
+def expect(answer: Answer, status: int) -> Answer:
+    """A request that must succeed, for the proof to go on at all."""
+    if answer.status != status:
+        raise RuntimeError(f"expected {status}: {answer}")
+    return answer
 
 
 class Client:
@@ -114,9 +122,7 @@ class Client:
         return self._streams
 
     async def _answer(self, reader: asyncio.StreamReader) -> Answer:
-        first, *lines = (await reader.readuntil(b"\r\n\r\n"))[:-4].decode("latin-1").split("\r\n")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        status = int(first.split(" ")[1])
+        status, headers = await _head(reader)
         if headers.get("transfer-encoding") == "chunked":
             body = await self._chunks(reader)
         elif status in (204, 304):
@@ -133,6 +139,30 @@ class Client:
             body += (await reader.readexactly(size + 2))[:-2]
         await reader.readline()
         return body
+
+
+async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+    first, *lines = (await reader.readuntil(b"\r\n\r\n"))[:-4].decode("latin-1").split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return int(first.split(" ")[1]), headers
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    port: int, path: str, headers: Mapping[str, str] | None = None, *, limit_s: float | None = None
+) -> AsyncGenerator[tuple[Answer, asyncio.StreamReader]]:
+    """GET something that comes bit by bit, on a connection of its own: the head of the answer, and the reader of what
+    follows. Raises OSError, EOFError, or TimeoutError where the head does not come in time."""
+    async with asyncio.timeout(limit_s):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=LINE_LIMIT)
+    try:
+        more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{more}\r\n".encode())
+        async with asyncio.timeout(limit_s):
+            status, told = await _head(reader)
+        yield Answer(status, told, b""), reader
+    finally:
+        writer.close()
 
 
 async def stream_lines(reader: asyncio.StreamReader) -> AsyncIterator[list[bytes]]:

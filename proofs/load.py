@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proofs.client import TIMEOUT_S, Client, page_through, stream_lines
+from proofs.client import TIMEOUT_S, Client, opened, page_through, stream_lines
 from proofs.engines import Engine
 from proofs.proof import Breach, Run
 
@@ -177,17 +177,12 @@ class Follower:
 
     async def _follow(self) -> None:
         self.connections += 1
-        reader, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", self.port, limit=1 << 25), 10)
         path = f"/v1/sessions/{self.session_id}/stream?from={len(self.events) + 1}"
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
-        try:
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), TIMEOUT_S)
-            if b" 200 " not in head.split(b"\r\n")[0]:
+        async with opened(self.port, path, limit_s=TIMEOUT_S) as (head, reader):
+            if head.status != 200:
                 return
             async for lines in stream_lines(reader):
                 self.events += [json.loads(line) for line in lines if line and not line.startswith(b'{"end"')]
-        finally:
-            writer.close()
 
     def check(self, run: Run, stored: Sequence[dict[str, Any]]) -> None:
         """What it was shown is the beginning of the log, without a gap or a doubling."""

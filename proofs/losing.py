@@ -13,7 +13,7 @@ import json
 import time
 from typing import Any
 
-from proofs.client import LINE_LIMIT, Answer, page_through, stream_lines
+from proofs.client import Answer, opened, page_through, stream_lines
 from proofs.engines import Cluster
 from proofs.proof import Run
 from proofs.servers import Server, running
@@ -155,14 +155,7 @@ class Reader:
         )
 
     async def run(self) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=LINE_LIMIT)
-        writer.write(f"GET {self._path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
-        try:
-            await reader.readuntil(b"\r\n\r\n")
-            async for lines in stream_lines(reader):
-                self.lines += [json.loads(line) for line in lines if line]
-        except (OSError, asyncio.IncompleteReadError, ValueError):
-            pass
-        finally:
-            with contextlib.suppress(OSError):
-                writer.close()
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, ValueError):
+            async with opened(self._port, self._path) as (_, reader):
+                async for lines in stream_lines(reader):
+                    self.lines += [json.loads(line) for line in lines if line]

@@ -18,15 +18,11 @@ PATH = "/v1/sessions/outage/events"
 
 
 async def prove(run: Run) -> None:
-    engine = Engine(run.folder / "engine")
-    engine.start()
-    server = Server(run.folder / "server", redis_url=engine.url)
-    try:
+    with Engine(run.folder / "engine") as engine:
+        server = Server(run.folder / "server", redis_url=engine.url)
         with running(server):
             async with server.client(timeout_s=run.pick(quick=30.0, full=30.0, mutated=6.0)) as client:
                 await _prove(run, engine, client)
-    finally:
-        engine.kill()
 
 
 async def _prove(run: Run, engine: Engine, client: Client) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -76,6 +76,14 @@ class Run:
         """What the mutation asks to be looked at; the default in a run on the build as it is."""
         return self.mutation.options.get(name, default) if self.mutation else default
 
+    def parts(self, parts: Mapping[str, _T], option: str = "part") -> Iterator[_T]:
+        """Those that the mutation asks for, or all, in order; each is told as it begins."""
+        wanted = self.option(option)
+        for name, part in parts.items():
+            if wanted in ("", name):
+                self.progress(name)
+                yield part
+
     def progress(self, text: str) -> None:
         """A line for those who wait; as often as there is something new."""
         self.tell(text)
@@ -88,6 +96,12 @@ class Run:
         """Raises `Breach` unless it holds."""
         if not holds:
             raise Breach(otherwise)
+
+
+def percentiles(values_ms: Iterable[float]) -> str:
+    """p50/p99/max, as a figure."""
+    found = sorted(values_ms)
+    return f"{found[len(found) // 2]:.1f}/{found[len(found) * 99 // 100]:.1f}/{found[-1]:.1f} ms" if found else "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from proofs.client import Client
 from proofs.engines import free_port
+from proofs.proof import Run
 
 ROOT = Path(__file__).parents[1]
 
@@ -113,6 +114,11 @@ class Server:
                 self.stop()
             except subprocess.TimeoutExpired:
                 self.kill()
+
+    def verify(self, run: Run) -> None:
+        """Every hash chain in its store holds, as `layby verify` has it. Raises `Breach`."""
+        told = self.layby("verify", limit_s=600)
+        run.check(told.returncode == 0, f"layby verify: {told.stdout[-500:]} {told.stderr[-500:]}")
 
     def layby(self, *arguments: str, limit_s: float = 300.0) -> subprocess.CompletedProcess[str]:
         """Run another command of the command line on its store, as `verify`."""

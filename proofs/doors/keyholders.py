@@ -7,11 +7,11 @@ import json
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from eventstore.connection import Connection
 from eventstore.keyring import Keyring
-from proofs.client import LINE_LIMIT, Answer, Client
+from proofs.client import LINE_LIMIT, Answer, Client, opened
 from proofs.doors.routes import SCOPES
 from proofs.servers import Server
 
@@ -82,19 +82,12 @@ async def ask(
 ) -> Answer:
     """One request on a connection of its own; of a stream that begins, its head alone."""
     sent = {**({"Authorization": authorization} if authorization else {}), **(headers or {})}
-    async with Client(port, timeout_s=20) as client:
-        if not stream:
+    if not stream:
+        async with Client(port, timeout_s=20) as client:
             return await client.request(method, path, body, headers=sent)
-    reader, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", port, limit=LINE_LIMIT), 20)
-    try:
-        lines = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
-        writer.write(f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}\r\n".encode())
-        head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)).decode("latin-1")
-        found = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
-        status, length = int(head.split(" ")[1]), int(found.get("content-length", "0"))
-        return Answer(status, found, await asyncio.wait_for(reader.readexactly(length), 20))
-    finally:
-        writer.close()
+    async with opened(port, path, sent, limit_s=20) as (head, reader):
+        length = int(head.headers.get("content-length", "0"))
+        return replace(head, body=await asyncio.wait_for(reader.readexactly(length), 20))
 
 
 @dataclass

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
-import re
 import statistics
 import time
 from collections import Counter
@@ -13,7 +13,7 @@ from typing import Any
 
 import redis
 
-from proofs.client import Answer, Client, page_through
+from proofs.client import Answer, Client, opened, page_through, stream_lines
 from proofs.doors.keyholders import NEWCOMER, Keys, ask
 from proofs.doors.routes import ROUTES, Route
 from proofs.engines import RedisClient
@@ -21,6 +21,8 @@ from proofs.proof import Run
 from proofs.servers import Server
 
 _PASSING = ("date", "layby-request-id")
+SILENT_S = 0.7
+"""A feed that has shown nothing for so long has shown all that it had."""
 
 
 async def nothing_exists(run: Run, server: Server, keys: Keys, names: dict[str, str]) -> None:
@@ -85,17 +87,14 @@ async def nothing_is_listed(run: Run, server: Server, keys: Keys, names: dict[st
 
 async def _feed(port: int, key: str) -> list[dict[str, Any]]:
     """What the feed of all sessions shows from the beginning, until it is silent."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22)
-    writer.write(f"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
-    got = b""
-    try:
-        while True:
-            got += await asyncio.wait_for(reader.read(1 << 16), 0.7)
-    except TimeoutError:
-        pass
-    finally:
-        writer.close()
-    return [json.loads(line) for line in re.findall(rb'^\{"session_id".*\}$', got, re.MULTILINE)]
+    got, now = list[dict[str, Any]](), asyncio.get_running_loop().time
+    async with opened(port, "/v1/stream", {"Authorization": f"Bearer {key}"}, limit_s=20) as (_, reader):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SILENT_S) as silence:
+                async for lines in stream_lines(reader):
+                    got += [json.loads(line) for line in lines if line.startswith(b'{"session_id"')]
+                    silence.reschedule(now() + SILENT_S)
+    return got
 
 
 async def retries_are_ones_own(run: Run, server: Server, keys: Keys) -> None:

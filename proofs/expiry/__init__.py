@@ -10,36 +10,28 @@ from __future__ import annotations
 
 from proofs.engines import Engine
 from proofs.expiry import parts
-from proofs.expiry.scene import Expired, Scene, percentiles
-from proofs.proof import Mutation, Patch, Proof, Run
+from proofs.expiry.scene import Expired, Scene
+from proofs.proof import Mutation, Patch, Proof, Run, percentiles
 from proofs.servers import Server, running
 
 PARTS = {"lag": parts.lag, "mass": parts.mass, "kill": parts.kill, "pair": parts.pair}
 
 
 async def prove(run: Run) -> None:
-    engine = Engine(run.folder / "engine")
-    engine.start()
-    server = Server(run.folder / "server", redis_url=engine.url)
-    try:
+    with Engine(run.folder / "engine") as engine:
+        server = Server(run.folder / "server", redis_url=engine.url)
         with running(server):
             await _prove(run, Scene(run, engine, server))
-    finally:
-        engine.close()
 
 
 async def _prove(run: Run, scene: Scene) -> None:
     await scene.fill()
-    wanted = run.option("part")
-    for name, part in PARTS.items():
-        if wanted in ("", name):
-            run.progress(name)
-            await part(scene)
+    for part in run.parts(PARTS):
+        await part(scene)
     found = await scene.judge()
     await scene.judge_inbox()
     _figures(run, found)
-    verified = scene.server.layby("verify", limit_s=600)
-    run.check(verified.returncode == 0, f"layby verify: {verified.stdout[-500:]} {verified.stderr[-500:]}")
+    scene.server.verify(run)
 
 
 def _figures(run: Run, found: dict[str, Expired]) -> None:

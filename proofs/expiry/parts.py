@@ -11,9 +11,10 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from eventstore.domain import instants
-from proofs.client import Client
+from proofs.client import Client, expect
 from proofs.engines import Engine, eventually
-from proofs.expiry.scene import Scene, expect, follow, percentiles, rate_at_rest
+from proofs.expiry.scene import Scene, follow, rate_at_rest
+from proofs.proof import percentiles
 from proofs.servers import Server, running
 
 DUE_PER_S = 50

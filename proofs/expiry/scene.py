@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from eventstore.domain import instants
 from eventstore.keys import Keys
-from proofs.client import Answer, Client
+from proofs.client import Client, expect, opened, stream_lines
 from proofs.engines import Engine
 from proofs.proof import Run
 from proofs.servers import Server
@@ -214,21 +214,6 @@ def session(number: int) -> str:
     return f"s{number}"
 
 
-def expect(answer: Answer, status: int) -> Answer:
-    """A request that must succeed, for the proof to go on at all."""
-    if answer.status != status:
-        raise RuntimeError(f"expected {status}: {answer}")
-    return answer
-
-
-def percentiles(values_ms: Iterable[float]) -> str:
-    """p50/p99/max, in ms."""
-    found = sorted(values_ms)
-    if not found:
-        return "none"
-    return f"{found[len(found) // 2]:.0f}/{found[len(found) * 99 // 100]:.0f}/{found[-1]:.0f} ms"
-
-
 def _events(session_id: str) -> str:
     return f"/v1/sessions/{session_id}/events"
 
@@ -245,18 +230,12 @@ def _as_expired(event: dict[str, Any]) -> Expired:
 
 async def follow(server: Server, seen: dict[str, float], connected: asyncio.Event) -> None:
     """Note by which time (ms) a follower of all sessions is shown each expiry, until cancelled."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 22)
-    try:
-        head = f"GET /v1/stream?cursor=now&types=input.expired HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n"
-        writer.write(head.encode())
-        answer = await reader.readuntil(b"\r\n\r\n")
-        assert b" 200 " in answer, answer
+    async with opened(server.port, "/v1/stream?cursor=now&types=input.expired") as (head, reader):
+        expect(head, 200)
         connected.set()
-        while line := await reader.readline():
-            if line.startswith(b"{"):
+        async for lines in stream_lines(reader):
+            for line in filter(None, lines):
                 seen[json.loads(line)["data"]["interrupt_id"]] = time.time() * 1000
-    finally:
-        writer.close()
 
 
 async def rate_at_rest(engine: Engine, seconds: float, patience_s: float, quiet: float) -> float:

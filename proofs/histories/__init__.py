@@ -16,6 +16,7 @@ to it was meant to meet.
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 from proofs.engines import Engine
@@ -37,18 +38,12 @@ PARTS = {
 
 
 async def prove(run: Run) -> None:
-    engine = Engine(run.folder / "engine")
-    engine.start()
-    servers = [Server(run.folder / name, redis_url=engine.url) for name in ("first", "second")]
-    try:
+    with Engine(run.folder / "engine") as engine:
+        servers = [Server(run.folder / name, redis_url=engine.url) for name in ("first", "second")]
         with running(*servers):
             stage = Stage(servers, engine, random.Random(run.seed))
-            try:
+            with contextlib.closing(stage.exchange):
                 await _scenes(run, stage)
-            finally:
-                stage.exchange.close()
-    finally:
-        engine.close()
 
 
 async def _scenes(run: Run, stage: Stage) -> None:

@@ -7,7 +7,7 @@ import json
 import random
 from collections.abc import AsyncIterator, Sequence
 
-from proofs.client import LINE_LIMIT, stream_lines
+from proofs.client import opened, stream_lines
 from proofs.proof import Breach
 from proofs.servers import Server
 
@@ -36,20 +36,14 @@ def _check_end(line: bytes, lines: list[bytes]) -> None:
 
 async def _stream(server: Server, session: str, start: int, chance: random.Random) -> AsyncIterator[bytes]:
     """Lines from here on, until the stream is over, or the follower has enough of it."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=LINE_LIMIT)
-    try:
-        path, host = f"/v1/sessions/{session}/stream?from={start}", f"127.0.0.1:{server.port}"
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-        head = await reader.readuntil(b"\r\n\r\n")
-        if head.startswith(b"HTTP/1.1 503"):
+    async with opened(server.port, f"/v1/sessions/{session}/stream?from={start}") as (head, reader):
+        if head.status == 503:
             await asyncio.sleep(0.1)
             return
-        if not head.startswith(b"HTTP/1.1 200"):
-            raise Breach(f"{session} was created, and its stream from {start} on is answered {head!r}")
+        if head.status != 200:
+            raise Breach(f"{session} was created, and its stream from {start} on is answered {head.status}")
         async for lines in stream_lines(reader):
             for line in lines:
                 yield line
             if chance.random() < CUT_AFTER:
                 return
-    finally:
-        writer.close()

@@ -27,24 +27,16 @@ PARTS = {
 
 async def prove(run: Run) -> None:
     prepare()
-    engine = Engine(run.folder / "engine")
-    engine.start()
-    server = Server(run.folder / "server", redis_url=engine.url)
-    try:
+    with Engine(run.folder / "engine") as engine:
+        server = Server(run.folder / "server", redis_url=engine.url)
         with running(server):
             await _prove(run, Stage(run, engine, server))
-    finally:
-        engine.close()
 
 
 async def _prove(run: Run, stage: Stage) -> None:
-    wanted = run.option("part")
-    for name, part in PARTS.items():
-        if wanted in ("", name):
-            run.progress(name)
-            await part(stage)
-    verified = stage.server.layby("verify", limit_s=600)
-    run.check(verified.returncode == 0, f"layby verify: {verified.stdout[-500:]} {verified.stderr[-500:]}")
+    for part in run.parts(PARTS):
+        await part(stage)
+    stage.server.verify(run)
 
 
 PROOF = Proof(

@@ -10,9 +10,9 @@ from typing import Any
 
 from redis import from_url
 
-from proofs.client import Answer, Client
+from proofs.client import Answer, Client, expect
 from proofs.engines import RedisClient
-from proofs.pressure.stage import LOAD, MB, Accounts, Stage, create, events, expect
+from proofs.pressure.stage import LOAD, MB, Accounts, Stage, create, events
 from proofs.servers import Server, running
 
 ROOM = 3 * MB

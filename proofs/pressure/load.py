@@ -7,7 +7,8 @@ import random
 import time
 
 from proofs.client import Client
-from proofs.pressure.stage import Accounts, Stage, create, memory_of, percentiles, room_for
+from proofs.pressure.stage import Accounts, Stage, create, memory_of, room_for
+from proofs.proof import percentiles
 from proofs.servers import Server, running
 
 OVERLOAD_MB = 150

@@ -9,6 +9,7 @@ import socket
 import struct
 import time
 
+from proofs.client import expect, opened, stream_lines
 from proofs.pressure.stage import (
     Accounts,
     Stage,
@@ -16,13 +17,12 @@ from proofs.pressure.stage import (
     descriptors,
     events,
     eventually,
-    expect,
     head,
     memory_of,
-    percentiles,
     room_for,
     sluggish,
 )
+from proofs.proof import percentiles
 
 NDJSON, SSE = "application/x-ndjson", "text/event-stream"
 ABRUPTLY = struct.pack("ii", 1, 0)
@@ -165,16 +165,12 @@ async def _sip(held: list[socket.socket]) -> None:
 
 async def _read_all(stage: Stage, count: int) -> list[int]:
     """The numbers of all load events, as a tail shows them."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", stage.server.port, limit=1 << 22)
-    writer.write(head(stage.server, "/v1/sessions/slow/stream?types=load.event"))
-    await reader.readuntil(b"\r\n\r\n")
-    found = list[int]()
-    async with asyncio.timeout(120):
-        while len(found) < count:
-            line = await reader.readline()
-            if line.startswith(b"{"):
-                found.append(json.loads(line)["data"]["n"])
-    writer.close()
+    found, path = list[int](), "/v1/sessions/slow/stream?types=load.event"
+    async with asyncio.timeout(120), opened(stage.server.port, path) as (_, reader):
+        async for lines in stream_lines(reader):
+            found += [json.loads(line)["data"]["n"] for line in lines if line]
+            if len(found) >= count:
+                break
     return found
 
 

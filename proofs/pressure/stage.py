@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from proofs.client import Answer, Client, page_through
+from proofs.client import Answer, Client, expect, page_through
 from proofs.engines import Engine
 from proofs.proof import CannotRun, Run
 from proofs.servers import Server
@@ -136,13 +136,6 @@ async def create(server: Server, *session_ids: str) -> None:
     await asyncio.gather(*(work() for _ in range(16)))
 
 
-def expect(answer: Answer, status: int) -> Answer:
-    """A request that must succeed for the proof to go on at all."""
-    if answer.status != status:
-        raise RuntimeError(f"expected {status}: {answer}")
-    return answer
-
-
 async def eventually(run: Run, holds: Callable[[], bool], otherwise: Callable[[], str]) -> None:
     """Wait until this holds; a breach if it does not."""
     give_up = time.monotonic() + PATIENCE_S
@@ -167,9 +160,3 @@ def sluggish(server: Server, request: bytes) -> socket.socket:
     made.connect(("127.0.0.1", server.port))
     made.sendall(request)
     return made
-
-
-def percentiles(values_ms: list[float]) -> str:
-    """p50/p99/max."""
-    found = sorted(values_ms)
-    return f"{found[len(found) // 2]:.1f}/{found[len(found) * 99 // 100]:.1f}/{found[-1]:.1f} ms" if found else "none"

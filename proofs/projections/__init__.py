@@ -28,11 +28,9 @@ SCENARIOS = {
 
 def prove(run: Run) -> None:
     logging.getLogger("layby").setLevel(logging.CRITICAL)  # servers say what they must in logs of their own
-    compared, wanted = Compared(run), run.option("scenario")
-    for name, scenario in SCENARIOS.items():
-        if wanted in ("", name):
-            run.progress(name)
-            scenario(run, compared)
+    compared = Compared(run)
+    for scenario in run.parts(SCENARIOS, "scenario"):
+        scenario(run, compared)
     run.figure("sessions compared", compared.sessions)
     run.figure("keys of models", compared.keys)
     run.figure("answers", compared.answers)

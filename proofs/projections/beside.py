@@ -19,7 +19,7 @@ from proofs.projections.comparing import Compared, rebuilt
 from proofs.projections.damage import Damaged
 from proofs.projections.writers import Acknowledged, Writer
 from proofs.proof import Run
-from proofs.servers import Server, running
+from proofs.servers import Server
 
 WHOLE, BROKEN = ("beside-1", "beside-2"), ("beside-broken-1", "beside-broken-2")
 
@@ -28,14 +28,13 @@ def servers(run: Run, compared: Compared) -> None:
     with Engine(run.folder / "beside") as engine:
         settings = {"partitions": str(PARTITIONS)}
         pair = [Server(run.folder / name, redis_url=engine.url, settings=settings) for name in ("one", "two")]
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(Server.start, pair))
-        with running():
-            try:
-                _prove(run, compared, engine, pair)
-            finally:
-                for server in pair:
-                    server.end()
+        try:
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(Server.start, pair))
+            _prove(run, compared, engine, pair)
+        finally:
+            for server in pair:
+                server.end()
 
 
 def _prove(run: Run, compared: Compared, engine: Engine, pair: list[Server]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 from collections.abc import AsyncGenerator, Callable
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from proofs.client import Client
+from proofs.client import Client, opened
 from proofs.proof import Run
 from proofs.proxy import CUT_BEFORE, SLOW, SPLIT, Fault, Proxy
 
@@ -52,23 +53,13 @@ class Reader:
 async def _blocks(port: int, path: str, headers: dict[str, str]) -> AsyncGenerator[list[str]]:
     """What came whole: lines of NDJSON one by one, events of SSE with all their lines. Ends with the connection."""
     events = headers["Accept"] == "text/event-stream"
-    try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        return
-    try:
-        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode())
-        await reader.readuntil(b"\r\n\r\n")
-        kept, end = b"", b"\n\n" if events else b"\n"
-        async for piece in _pieces(reader):
-            *whole, kept = (kept + piece).split(end)
-            for block in whole:
-                yield block.decode().split("\n")
-    except (OSError, EOFError, ValueError):
-        return
-    finally:
-        writer.close()
+    with contextlib.suppress(OSError, EOFError, ValueError):
+        async with opened(port, path, headers) as (_, reader):
+            kept, end = b"", b"\n\n" if events else b"\n"
+            async for piece in _pieces(reader):
+                *whole, kept = (kept + piece).split(end)
+                for block in whole:
+                    yield block.decode().split("\n")
 
 
 async def _pieces(reader: asyncio.StreamReader) -> AsyncGenerator[bytes]:
