@@ -8,7 +8,7 @@ import json
 import random
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, TypeGuard
 
 LINE_LIMIT = 1 << 25
@@ -122,29 +122,34 @@ class Client:
         return self._streams
 
     async def _answer(self, reader: asyncio.StreamReader) -> Answer:
-        status, headers = await _head(reader)
-        if headers.get("transfer-encoding") == "chunked":
-            body = await self._chunks(reader)
-        elif status in (204, 304):
-            body = b""
-        else:
-            body = await reader.readexactly(int(headers.get("content-length", "0")))
-        if headers.get("connection", "").lower() == "close":
+        answer = await read_body(reader, await read_head(reader))
+        if answer.headers.get("connection", "").lower() == "close":
             self.close()
-        return Answer(status, headers, body)
-
-    async def _chunks(self, reader: asyncio.StreamReader) -> bytes:
-        body = b""
-        while size := int(await reader.readline(), 16):
-            body += (await reader.readexactly(size + 2))[:-2]
-        await reader.readline()
-        return body
+        return answer
 
 
-async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+async def read_head(reader: asyncio.StreamReader) -> Answer:
+    """An answer whose body is still to come. Raises EOFError where it is cut."""
     first, *lines = (await reader.readuntil(b"\r\n\r\n"))[:-4].decode("latin-1").split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    return int(first.split(" ")[1]), headers
+    return Answer(int(first.split(" ")[1]), headers, b"")
+
+
+async def read_body(reader: asyncio.StreamReader, head: Answer) -> Answer:
+    """The whole answer. Raises EOFError where it is cut."""
+    if head.status in (204, 304):
+        return head
+    if head.headers.get("transfer-encoding") == "chunked":
+        return replace(head, body=await _chunks(reader))
+    return replace(head, body=await reader.readexactly(int(head.headers.get("content-length", "0"))))
+
+
+async def _chunks(reader: asyncio.StreamReader) -> bytes:
+    body = b""
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        body += (await reader.readexactly(size + 2))[:-2]
+    await reader.readuntil(b"\r\n")
+    return body
 
 
 @contextlib.asynccontextmanager
@@ -159,8 +164,8 @@ async def opened(
         more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{more}\r\n".encode())
         async with asyncio.timeout(limit_s):
-            status, told = await _head(reader)
-        yield Answer(status, told, b""), reader
+            head = await read_head(reader)
+        yield head, reader
     finally:
         writer.close()
 

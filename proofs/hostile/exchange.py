@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import random
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+
+from proofs.client import Answer, read_body, read_head
 
 ANSWERED_S = 20.0
 """Each request is answered, or its connection closed, within this time. Generous: others use the machine too."""
@@ -39,27 +39,24 @@ class Hostile:
         return f"{self.kind}: {self.data[:600]!r}{'…' if len(self.data) > 600 else ''}"
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def appended(self) -> int:
-        """Events that it says were appended."""
-        if self.status != 201 or "idempotency-replayed" in self.headers:
-            return 0
-        told: dict[str, Any] = json.loads(self.body)
-        return 0 if "first_seq" not in told or told["duplicate"] else told["last_seq"] - told["first_seq"] + 1
-
-
 @dataclass(slots=True)
 class Heard:
     """What a client heard. `cut` means that the server closed the connection before all was answered."""
 
-    replies: list[Reply] = field(default_factory=list[Reply])
+    replies: list[Answer] = field(default_factory=list[Answer])
     cut: bool = False
+
+    @property
+    def appended(self) -> int:
+        """Events that were appended, as the replies say."""
+        return sum(_appended(reply) for reply in self.replies)
+
+
+def _appended(reply: Answer) -> int:
+    if reply.status != 201 or "idempotency-replayed" in reply.headers:
+        return 0
+    told = reply.json()
+    return 0 if "first_seq" not in told or told["duplicate"] else told["last_seq"] - told["first_seq"] + 1
 
 
 class NotAnswered(Exception):
@@ -116,28 +113,9 @@ async def _read(reader: asyncio.StreamReader, case: Hostile, heard: Heard) -> No
         heard.cut = True
 
 
-async def _reply(reader: asyncio.StreamReader, *, opens: bool) -> Reply | None:
+async def _reply(reader: asyncio.StreamReader, *, opens: bool) -> Answer | None:
     """One answer; None for an interim one."""
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    line, *fields = head.rstrip("\r\n").split("\r\n")
-    status = int(line.split(" ")[1])
-    headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in fields)}
-    if status == 100:
+    head = await read_head(reader)
+    if head.status == 100:
         return None
-    if opens and status == 200:
-        return Reply(status, headers, b"")
-    if "chunked" in headers.get("transfer-encoding", ""):
-        return Reply(status, headers, await _chunks(reader))
-    return Reply(status, headers, await reader.readexactly(_length(status, headers)))
-
-
-def _length(status: int, headers: dict[str, str]) -> int:
-    return 0 if status in (204, 304) else int(headers.get("content-length", "0"))
-
-
-async def _chunks(reader: asyncio.StreamReader) -> bytes:
-    body = b""
-    while size := int(await reader.readuntil(b"\r\n"), 16):
-        body += (await reader.readexactly(size + 2))[:-2]
-    await reader.readuntil(b"\r\n")
-    return body
+    return head if opens and head.status == 200 else await read_body(reader, head)

@@ -10,9 +10,9 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from pathlib import Path
 
-from proofs.client import Client
+from proofs.client import Answer, Client
 from proofs.hostile.cases import Cases
-from proofs.hostile.exchange import Heard, Hostile, NotAnswered, Reply, send
+from proofs.hostile.exchange import Heard, Hostile, NotAnswered, send
 from proofs.proof import Run
 from proofs.servers import Server
 
@@ -102,7 +102,7 @@ class Fuzzing:
         if self.sent % max(1, self._wanted // 10) == 0:
             self._run.progress(f"{self.sent:,} of {self._wanted:,} hostile requests")
 
-    def _judge(self, reply: Reply, case: Hostile) -> None:
+    def _judge(self, reply: Answer, case: Hostile) -> None:
         """No fault of the server's own, and every refusal in its form."""
         self._run.check(reply.status < 500, f"{reply.status} {reply.body[:300]!r} for {case}")
         self._run.check(not case.refused or reply.status == 400, f"{reply.status} for {case}")
@@ -115,7 +115,7 @@ class Fuzzing:
     async def _held(self, honest: Client, session_id: str, seq: int, case: Hostile, heard: Heard) -> int:
         """How many events it has left: what was refused none, what was taken all of its own."""
         grown = await self._grown(honest, session_id, seq, case)
-        said = sum(reply.appended for reply in heard.replies)
+        said = heard.appended
         self._run.check(grown == said, f"{grown} events came of it, {said} were said to, by {case}")
         self._run.check(case.events in (None, grown), f"{grown} events came of it, not {case.events}, by {case}")
         return grown
@@ -130,7 +130,7 @@ class Fuzzing:
     async def _left_whole(self, honest: Client, each: _Resting) -> int:
         """The same of a request whose connection ended: it may have been taken without a word."""
         grown = await self._grown(honest, each.session_id, each.seq, each.case)
-        said = sum(reply.appended for reply in each.heard.replies)
+        said = each.heard.appended
         whole = each.case.events is None or grown in (0, said, each.case.events)
         self._run.check(grown >= said and whole, f"{grown} events came of it, {said} were said to, by {each.case}")
         return grown
@@ -141,7 +141,7 @@ class Fuzzing:
         return answer.json()["seq"] - seq
 
 
-def _is_zhin(reply: Reply) -> bool:
+def _is_zhin(reply: Answer) -> bool:
     return reply.body.startswith(b'{"ok":false,"error":')
 
 
