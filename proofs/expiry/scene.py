@@ -55,8 +55,8 @@ class Scene:
         self.engine: Engine = engine
         self.server: Server = server
         self.random: random.Random = random.Random(run.seed)
-        self.open_calls: int = run.pick(quick=3_000, full=300_000, mutated=800)
-        self.sessions: int = run.pick(quick=300, full=10_000, mutated=400)
+        self.open_calls: int = run.pick(quick=2_000, full=300_000, mutated=800)
+        self.sessions: int = run.pick(quick=200, full=10_000, mutated=400)
         self.due: list[Due] = []
         self.patience_s: float = run.pick(quick=60.0, full=180.0, mutated=4.0)
         self.requests_per_s: float = 0.0

@@ -21,10 +21,10 @@ async def prove(run: Run) -> None:
         born = (server.pid, server.engine_pid)
         if part in ("", "document"):
             described = Described(run, server)
-            await asyncio.to_thread(described.prove, run.pick(quick=4, full=60, mutated=10))
+            await asyncio.to_thread(described.prove, run.pick(quick=3, full=60, mutated=10))
             run.figure("requests made from /openapi.json", described.sent)
         if part in ("", "wire"):
-            fuzzing = Fuzzing(run, server, run.pick(quick=1_500, full=97_000, mutated=3_000))
+            fuzzing = Fuzzing(run, server, run.pick(quick=1_000, full=97_000, mutated=3_000))
             await fuzzing.prove()
             run.figure("hostile requests, of so many kinds", f"{fuzzing.sent:,}, {len(fuzzing.kinds)}")
             run.figure("answered with", _shown(fuzzing))

@@ -28,12 +28,12 @@ def prove(run: Run) -> None:
     wanted = run.option("driver")
     if wanted != "http":
         with Engine(run.folder / "engine") as engine:
-            size = Size(run.pick(quick=7, full=20, mutated=60), run.pick(quick=30, full=50, mutated=20), restarts=1)
+            size = Size(run.pick(quick=5, full=20, mutated=60), run.pick(quick=30, full=50, mutated=20), restarts=1)
             _compare(run, "in process", InProcess(engine), size)
     if wanted != "in process":
         server = Server(run.folder / "server", settings={"partitions": str(PARTITIONS)})
         size = Size(
-            run.pick(quick=3, full=20, mutated=60), run.pick(quick=30, full=50), restarts=run.pick(quick=1, full=2)
+            run.pick(quick=2, full=20, mutated=60), run.pick(quick=30, full=50), restarts=run.pick(quick=1, full=2)
         )
         _compare(run, "over HTTP", OverHttp(server.start()), size)
 

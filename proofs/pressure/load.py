@@ -68,7 +68,7 @@ async def _storm(stage: Stage, server: Server, names: list[str], accounts: Accou
 async def many(stage: Stage) -> None:
     """Every session on a connection of its own, all at once; twice, since what the first round took must do for the
     second."""
-    run, count = stage.run, room_for(stage.run.pick(quick=1_000, full=10_000))
+    run, count = stage.run, room_for(stage.run.pick(quick=500, full=10_000))
     names, accounts = [f"many-{n}" for n in range(count)], Accounts(run)
     await create(stage.server, *names)
     clients, memories = [stage.server.client(timeout_s=120) for _ in names], list[str]()

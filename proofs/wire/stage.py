@@ -55,7 +55,7 @@ class Wire:
         if not part:
             await self._no_session_too_many()
         if part in ("", "tails"):
-            await tails.prove(self._run, self._near.url, self._near.client(), self._run.pick(quick=40, full=300))
+            await tails.prove(self._run, self._near.url, self._near.client(), self._run.pick(quick=25, full=300))
         if not part:
             await self._at_random(self._run.pick(quick=1.0, full=40.0))
         self._figures()
