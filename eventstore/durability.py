@@ -22,7 +22,7 @@ from eventstore.settings import Durability
 
 log = logging.getLogger("layby.store")
 WAIT_MS = 2_000
-"""How long an engine may take to sync, and its replicas to tell: one that syncs every second needs that, and a little."""
+"""How long an engine may take to sync, and its replicas to tell. One that syncs every second needs that, and more."""
 
 
 class Confirmation:
