@@ -24,7 +24,7 @@ from api.services import Services
 from eventstore.domain.errors import StoreUnavailable
 from eventstore.embedded import EngineError, engine_url
 from eventstore.eventstore import EventStore, open_store
-from eventstore.fitness import UnfitEngine, check_url
+from eventstore.fitness import UnfitEngine, check_url, tell_silence
 from eventstore.keyring import Keyring
 from eventstore.keyring_copy import KeyringCopy
 from eventstore.settings import Settings
@@ -35,7 +35,6 @@ IN_FLIGHT_S: Final = 4
 """How long a stopping server waits for answers under way. With what follows it stays well below 10 s."""
 CLOSING_S: Final = 1
 """How long read models, and then the store, may take to let go."""
-_NO_ANSWER: Final = "Redis does not answer: check LAYBY_REDIS_URL, and that it runs"
 KEEP_ALIVE_S: Final = 75
 """Longer than clients keep idle connections, so that it is they who close them, never just as a request leaves."""
 
@@ -82,9 +81,9 @@ async def open_services(settings: Settings, heartbeat_s: float) -> AsyncGenerato
     async with engine_url(settings) as url:
         try:
             store = await open_store(url, settings)
-        except StoreUnavailable:
-            raise CannotServe(_NO_ANSWER) from None
-        async with _closing(store), _read_models(store) as models, _door(store) as door:
+        except StoreUnavailable as error:
+            raise CannotServe(tell_silence(error, settings.redis_url)) from None
+        async with _closing(store), _read_models(store) as models, _door(store, settings) as door:
             services = Services(store, models, settings, door, live=Live(heartbeat_s))
             services.metrics.watch(store)
             async with _running(services.live.patrol(door.admits)):
@@ -92,13 +91,13 @@ async def open_services(settings: Settings, heartbeat_s: float) -> AsyncGenerato
 
 
 @asynccontextmanager
-async def _door(store: EventStore) -> AsyncGenerator[Door]:
+async def _door(store: EventStore, settings: Settings) -> AsyncGenerator[Door]:
     """A door that knows the keys of now, and hears of those to come."""
     keyring = KeyringCopy(Keyring(store.connection), store.clock)
     try:
         await keyring.read()
-    except StoreUnavailable:
-        raise CannotServe(_NO_ANSWER) from None
+    except StoreUnavailable as error:
+        raise CannotServe(tell_silence(error, settings.redis_url)) from None
     async with _running(keyring.run()):
         yield Door(keyring)
 

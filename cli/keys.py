@@ -132,8 +132,10 @@ def _with_keyring(
                 await asyncio.sleep(FOLLOWED_AFTER_S)
             return result
 
-    with operator_errors(), _store_errors():
-        return asyncio.run(run(settings_from(**options)))
+    with operator_errors():
+        settings = settings_from(**options)
+        with _store_errors(settings):
+            return asyncio.run(run(settings))
 
 
 def _warn(reached: str | None, settings: Settings) -> None:
@@ -169,18 +171,19 @@ async def _keyring(settings: Settings, *, fresh: bool) -> AsyncGenerator[Keyring
 
 
 @contextmanager
-def _store_errors() -> Generator[None]:
+def _store_errors(settings: Settings) -> Generator[None]:
     from redis.exceptions import RedisError
 
     from eventstore.domain.access import WrongWord
     from eventstore.domain.errors import LaybyError, StoreUnavailable
+    from eventstore.fitness import tell_silence
 
     try:
         yield
     except WrongWord as error:
         raise Trouble(str(error)) from None
-    except StoreUnavailable:
-        raise Trouble("Redis does not answer: check --redis-url, and that it runs") from None
+    except StoreUnavailable as error:
+        raise Trouble(tell_silence(error, settings.redis_url)) from None
     except LaybyError as error:
         raise Trouble(error.detail) from None
     except RedisError as error:

@@ -66,7 +66,7 @@ async def _store(settings: Settings) -> AsyncGenerator[EventStore]:
     from eventstore.domain.errors import StoreUnavailable
     from eventstore.embedded import engine_url
     from eventstore.eventstore import open_store
-    from eventstore.fitness import check_url
+    from eventstore.fitness import check_url, tell_silence
     from eventstore.keys import STORE
 
     logging.getLogger("layby.store").setLevel(logging.CRITICAL)  # the operator hears it from us
@@ -77,8 +77,8 @@ async def _store(settings: Settings) -> AsyncGenerator[EventStore]:
             if not await connection.command("EXISTS", STORE):
                 raise Trouble("there is no Layby data in this store: check --data-dir or --redis-url")
             store = await open_store(url, settings, start=False)
-        except StoreUnavailable:
-            raise Trouble("Redis does not answer: check --redis-url, and that it runs") from None
+        except StoreUnavailable as error:
+            raise Trouble(tell_silence(error, settings.redis_url)) from None
         finally:
             await connection.close()
         try:

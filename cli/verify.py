@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -90,7 +91,8 @@ def _many(count: int, what: str) -> str:
 async def _verify(settings: Settings, tenant: str, session: str | None, tally: Tally, *, acknowledge: bool) -> None:
     from redis.exceptions import RedisError
 
-    from eventstore.domain.errors import LaybyError
+    from eventstore.domain.errors import LaybyError, StoreUnavailable
+    from eventstore.fitness import tell_silence
 
     try:
         async with _verifier(settings) as (verifier, records):
@@ -103,8 +105,10 @@ async def _verify(settings: Settings, tenant: str, session: str | None, tally: T
                 tally.add(_found(await verifier.one(tenant, session)))
             else:
                 await _verify_all(verifier, tenant, tally)
-    except LaybyError:
-        raise Trouble("Redis does not answer: check --redis-url, and that it runs") from None
+    except StoreUnavailable as error:
+        raise Trouble(tell_silence(error, settings.redis_url)) from None
+    except LaybyError as error:
+        raise Trouble(error.detail) from None
     except RedisError as error:
         raise Trouble(f"Redis refuses to be read: {error}") from None
 
@@ -143,6 +147,7 @@ async def _verifier(settings: Settings) -> AsyncGenerator[tuple[Verifier, Record
     from eventstore.keys import STORE, Keys
     from eventstore.verify import Verifier
 
+    logging.getLogger("layby.store").setLevel(logging.CRITICAL)  # the operator hears it from us
     async with engine_url(settings, share=True) as url:
         check_url(url)
         connection = Connection(url)

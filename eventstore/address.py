@@ -1,22 +1,32 @@
 """Where the store is: one Redis, a cluster, or a master that Sentinels watch, as a URL names it.
 
-    redis://…  rediss://…  unix://…                                one Redis, as redis-py reads it
+    redis://[user:password@]host[:port][/<database>][?…]           one Redis; rediss:// with TLS
+    unix://[user:password@]/path[?db=<database>&…]                 the same by its socket
     redis+cluster://[user:password@]host:port[,host:port…][?…]     some nodes of a cluster; the others are found
     redis+sentinel://[user:password@]host:port[,host:port…]/<master>[/<database>][?…]
 
-User and password are those of Redis. What stands behind `?` goes to each connection, as in a URL of one Redis.
+User and password are those of Redis. What stands behind `?` goes to each connection (`eventstore/address_options.py`).
+redis-py passes over much of what it cannot read, and trips over the rest later: so all of it is checked here.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
+
+from eventstore.address_options import find_fault
 
 PORTS = {"cluster": 6379, "sentinel": 26379}
 SENTINEL_OPTIONS = {"sentinel_username": "username", "sentinel_password": "password"}
 Host = tuple[str, int]
+_DATABASE = re.compile("[0-9]{0,9}", re.ASCII)
+_UNREADABLE = (
+    "the Redis URL cannot be read: a port is a number from 1 to 65535, and characters such as / ? # [ ] in a user or"
+    " password are percent-encoded"
+)
 
 
 class UnfitEngine(Exception):
@@ -58,7 +68,35 @@ def parse(url: str) -> Address:
         return _cluster(url, rest)
     if kind == "sentinel":
         return _sentinel(url, rest)
+    return _single(url, scheme)
+
+
+def _single(url: str, scheme: str) -> Address:
+    parts = _read(url)
+    if scheme == "unix":
+        if parts.hostname or not parts.path:
+            raise WrongAddress("unix:// names no socket: its path begins with a third slash, unix:///run/redis.sock")
+    elif not _DATABASE.fullmatch(parts.path.removeprefix("/")):
+        raise WrongAddress(f"the database behind the host in {scheme}:// must be a whole number")
+    _check_options(parts.query, scheme)
     return Address(url)
+
+
+def _read(url: str) -> SplitResult:
+    """As redis-py will read it."""
+    try:
+        parts = urlsplit(url)
+        unquote(parts.hostname or "").encode("idna")  # as every name is looked up
+        if parts.port == 0 or parts.fragment:
+            raise ValueError
+    except ValueError:
+        raise WrongAddress(_UNREADABLE) from None
+    return parts
+
+
+def _check_options(query: str, scheme: str) -> None:
+    if fault := find_fault(query, scheme):
+        raise WrongAddress(fault)
 
 
 def _cluster(url: str, rest: str) -> Address:
@@ -68,8 +106,9 @@ def _cluster(url: str, rest: str) -> Address:
         raise WrongAddress(
             "a Redis Cluster has database 0 only: leave out what follows the last host of redis+cluster://"
         )
+    _check_options(query, "redis+cluster")
     hosts = _hosts(named, "cluster")
-    return Address(url, "cluster", hosts, credentials=credentials, options=_options(query))
+    return _checked(Address(url, "cluster", hosts, credentials=credentials, options=_options(query)))
 
 
 def _sentinel(url: str, rest: str) -> Address:
@@ -80,13 +119,20 @@ def _sentinel(url: str, rest: str) -> Address:
         raise WrongAddress(
             "redis+sentinel:// lacks the master's name: redis+sentinel://host:26379[,host:26379…]/<master>"
         )
-    if database and not (database.isascii() and database.isdigit()):
+    if not _DATABASE.fullmatch(database):
         raise WrongAddress("the database behind the master's name in redis+sentinel:// must be a whole number")
     pairs = parse_qsl(query, keep_blank_values=True)
     own = tuple((SENTINEL_OPTIONS[name], value) for name, value in pairs if name in SENTINEL_OPTIONS)
     others = urlencode([(name, value) for name, value in pairs if name not in SENTINEL_OPTIONS])
+    _check_options(others, "redis+sentinel")
     hosts = _hosts(named, "sentinel")
-    return Address(url, "sentinel", hosts, master, int(database or 0), credentials, _options(others), own)
+    return _checked(Address(url, "sentinel", hosts, master, int(database or 0), credentials, _options(others), own))
+
+
+def _checked(address: Address) -> Address:
+    for host in address.hosts:
+        _read(address.url_of(host))
+    return address
 
 
 def _split(before: str) -> tuple[str, str, str]:

@@ -83,7 +83,7 @@ class Connection:
                 pause = next(waits)
                 if loop.time() + pause > give_up:
                     log.error("nobody tells where the store is (%s: %s)", type(error).__name__, error)
-                    raise unavailable() from None
+                    raise unavailable() from error
                 await asyncio.sleep(pause)
             heed_cancellation()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import shlex
+import ssl
+from collections.abc import Generator
 from typing import Any
 
 from redis import exceptions as redis_errors
@@ -22,6 +24,7 @@ log = logging.getLogger("layby.store")
 OLDEST_REDIS = (7, 0)
 RIGHTS = scripts.load("eventstore", "rights", writes=False)
 
+_URL = "--redis-url or LAYBY_REDIS_URL"
 _PARTITION = Keys(1).partition(0)
 _KEY, _WAKE, _EXPIRED = f"{_PARTITION.tag}:probe", _PARTITION.wake, "__keyevent@*__:expired"
 
@@ -62,8 +65,35 @@ class OneOfSeveral(UnfitEngine):
 
 
 def check_url(url: str) -> None:
-    """Raises `WrongAddress` for a URL of Redis Cluster or Sentinel that cannot be read."""
+    """Raises `WrongAddress` for a URL that cannot be read."""
     parse(url)
+
+
+def tell_silence(error: StoreUnavailable, url: str | None) -> str:
+    """One line for the operator: why the store of this URL (None: the embedded engine) could not be used."""
+    causes = list(_causes(error))
+    if not causes:
+        return error.detail
+    why = str(causes[0]) or type(causes[0]).__name__
+    if any(isinstance(cause, redis_errors.AuthenticationError) for cause in causes):
+        return f"Redis refuses the user or the password of {_URL}, or wants one: {why.rstrip('.')}"
+    if any(isinstance(cause, redis_errors.ResponseError) for cause in causes):
+        return _refused(ONLY, why)
+    tls = bool(url and url.startswith("rediss:"))
+    if any(isinstance(cause, ssl.SSLError) or (tls and isinstance(cause, FileNotFoundError)) for cause in causes):
+        return f"there is no TLS with Redis: check {_URL}, its ssl_ options and the certificates ({why.rstrip('.')})"
+    hint = "and that it runs"
+    if tls:
+        hint = "that it runs, and that it speaks TLS on that port (redis:// is without)"
+    elif any(isinstance(cause, ConnectionResetError) for cause in causes):
+        hint = "that it runs, and whether it wants TLS (rediss://)"
+    return f"Redis does not answer ({why.rstrip('.')}): check {_URL}, {hint}"
+
+
+def _causes(error: BaseException) -> Generator[BaseException]:
+    while cause := error.__cause__ or error.__context__:
+        yield cause
+        error = cause
 
 
 class RightsMissing(UnfitEngine):
@@ -95,6 +125,12 @@ async def _check_one(name: str, connection: Connection) -> None:
     except redis_errors.NoPermissionError as error:
         named = re.search(r"'([a-z|]+)' command", str(error))
         raise _rights_missing(name, connection, str(error), [f"+{named[1]}"] if named else []) from None
+    except redis_errors.ResponseError as error:  # such as a database that there is not
+        raise UnfitEngine(_refused(name, str(error))) from None
+
+
+def _refused(name: str, why: str) -> str:
+    return f"{name} refuses what Layby needs: {why}; check {_URL}"
 
 
 async def _check_rights(name: str, connection: Connection) -> None:

@@ -55,7 +55,7 @@ class Sender:
             requests = self._still(node, left, elsewhere)
             if requests and loop.time() + pause > give_up:
                 node.gone(trouble)
-                _settle(requests, unavailable())
+                _settle(requests, unavailable(trouble))
                 return elsewhere
             await asyncio.sleep(pause if requests else 0)
             requests = self._still(node, requests, elsewhere)
@@ -120,7 +120,7 @@ class Sender:
             self._topology.doubt()
         if now + request.pause <= request.give_up:
             return [request]
-        _settle([request], unavailable())
+        _settle([request], unavailable(reply))
         return []
 
     def _send_on(self, node: Node, request: Request, reply: redis_errors.AskError) -> None:
@@ -163,8 +163,11 @@ def _settle(requests: Iterable[Request], error: Exception) -> None:
         request.settle(error, None)
 
 
-def unavailable() -> StoreUnavailable:
-    return StoreUnavailable("the store does not answer; nothing was lost, send the request again")
+def unavailable(cause: Exception | None = None) -> StoreUnavailable:
+    """`cause` is for operators, see `fitness.tell_silence`; no caller hears it."""
+    error = StoreUnavailable("the store does not answer; nothing was lost, send the request again")
+    error.__cause__ = cause
+    return error
 
 
 def _full(error: Exception) -> StoreFull:

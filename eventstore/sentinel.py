@@ -36,11 +36,14 @@ class Watched(Changing):
 
     async def look(self) -> None:
         try:
-            host, port = await self._sentinels.discover_master(self.address.master)
+            master = await self._find_master()
             found = await self._sentinels.discover_slaves(self.address.master)
+        except redis_errors.NoPermissionError as error:
+            raise UnfitEngine(
+                f"a Sentinel does not let its user name the master ({error}); see ?sentinel_username=…"
+            ) from None
         except redis_errors.ResponseError as error:
-            raise UnfitEngine(f"a Sentinel refuses to name the master ({error}); see ?sentinel_password=…") from None
-        master = (str(host), int(port))
+            raise UnfitEngine(f"redis+sentinel:// names one that is no Sentinel: {str(error).strip()}") from None
         self.replicas = [(str(name), int(number)) for name, number in found]
         node = self.named(master)
         if self.nodes != [node]:
@@ -48,6 +51,24 @@ class Watched(Changing):
                 log.warning("the master is %s now", spell(master))
             self.nodes = [node]
             await self._changed([master])
+
+    async def _find_master(self) -> Host:
+        """As redis-py's `discover_master` does, whose error is a list of its clients."""
+        name, errors = self.address.master, list[Exception]()
+        for number, sentinel in enumerate(self._sentinels.sentinels):
+            try:
+                about = (await sentinel.sentinel_masters()).get(name)
+            except (redis_errors.ConnectionError, redis_errors.TimeoutError) as error:
+                errors.append(error)
+                continue
+            if about and self._sentinels.check_master_state(about, name):
+                self._sentinels.sentinels.insert(0, self._sentinels.sentinels.pop(number))  # the first to ask next time
+                return str(about["ip"]), int(about["port"])
+        if len(errors) < len(self._sentinels.sentinels):
+            raise redis_errors.ConnectionError(f"no Sentinel that answers knows a master {name} that is up")
+        if all(isinstance(error, redis_errors.AuthenticationError) for error in errors):
+            raise UnfitEngine(f"the Sentinels want a password, or another one ({errors[0]}); see ?sentinel_password=…")
+        raise redis_errors.ConnectionError(f"no Sentinel answers: {errors[0]}") from errors[0]
 
     async def close(self) -> None:
         await super().close()

@@ -83,31 +83,25 @@ class Settings(BaseSettings):
         None, repr=False, description="a URL that starts with " + ", ".join(REDIS_SCHEMES)
     )
     max_expiry_ms: int = Field(
-        30 * DAY_MS, ge=1, le=CENTURY_MS, description=f"milliseconds, a whole number from 1 to {CENTURY_MS}"
+        30 * DAY_MS, ge=1, le=CENTURY_MS, description=f"a whole number of milliseconds from 1 to {CENTURY_MS}"
     )
     default_expiry_ms: int = Field(
         default_factory=_default_expiry,
         ge=1,
-        description="milliseconds, a whole number from 1 to the value of max_expiry_ms",
+        description="a whole number of milliseconds from 1 to the value of max_expiry_ms",
     )
     durability: Annotated[Durability, NoDecode, BeforeValidator(_durability)] = Field(
         Durability("fsync"), description="memory, fsync or replicated:<n>, with n from 1 to 99"
     )
 
-    partitions: int = Field(
-        64, ge=1, le=4096, description="a whole number from 1 to 4096; read only when a store is first set up"
-    )
-    feed_keep: int = Field(
-        20_000, ge=100, description="feed entries to keep in each partition, a whole number from 100"
-    )
-    max_pending: int = Field(
-        4096, ge=1, description="commands that may wait before 503 overloaded, a whole number from 1"
-    )
-    body_bytes: int = Field(
-        64 * MIB,
-        ge=8 * MIB,
-        description=f"bytes of request bodies under way before 503 overloaded, a whole number from {8 * MIB}",
-    )
+    # Read only when a store is first set up.
+    partitions: int = Field(64, ge=1, le=4096, description="a whole number from 1 to 4096")
+    # Feed entries to keep in each partition.
+    feed_keep: int = Field(20_000, ge=100, description="a whole number from 100")
+    # Commands that may wait before 503 overloaded.
+    max_pending: int = Field(4096, ge=1, description="a whole number from 1")
+    # Bytes of request bodies under way before 503 overloaded.
+    body_bytes: int = Field(64 * MIB, ge=8 * MIB, description=f"a whole number of bytes from {8 * MIB}")
 
     @model_validator(mode="after")
     def _default_within_maximum(self) -> Self:

@@ -55,6 +55,20 @@ def test_a_cluster_or_sentinel_that_cannot_be_used_is_one_line(tmp_path, url, wo
     assert words in told and "secret" not in told
 
 
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("unix://me:secret@{}", "refuses the user or the password"),
+        ("unix://{}?db=99", "DB index is out of range; check --redis-url"),
+        ("redis://:secret@127.0.0.1:port", "a port is a number from 1 to 65535"),
+        ("redis://:secret@127.0.0.1?foo=bar", "has no option foo"),
+    ],
+)
+def test_a_redis_that_cannot_be_used_is_one_line(tmp_path, server, url, words):
+    told = refusal(tmp_path, redis_url=url.format(server.data_dir / "engine.sock"))
+    assert told.startswith("layby: ") and words in told and "secret" not in told
+
+
 def test_data_in_use_is_one_line(tmp_path, server):
     assert "in use" in refusal(tmp_path, data_dir=server.data_dir)
 

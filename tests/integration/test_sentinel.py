@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Generator
 
 import pytest
 
+from eventstore.address import UnfitEngine
 from eventstore.domain.errors import StoreUnavailable
 from eventstore.eventstore import EventStore
 from eventstore.settings import Durability
@@ -100,7 +101,14 @@ async def test_a_master_that_no_sentinel_knows_is_said(sentinels: Sentinels, cap
     with pytest.raises(StoreUnavailable):
         async with opened(sentinels.url.replace(f"/{MASTER}", "/nobody")):
             pass
-    assert "No master found for 'nobody'" in caplog.text
+    assert "no Sentinel that answers knows a master nobody" in caplog.text
+
+
+async def test_one_that_is_no_sentinel_is_said(sentinels: Sentinels) -> None:
+    redis = f"127.0.0.1:{sentinels.master.port}"
+    with pytest.raises(UnfitEngine, match="is no Sentinel: unknown command"):
+        async with opened(f"redis+sentinel://{redis}/{MASTER}"):
+            pass
 
 
 async def _replicated(store: EventStore) -> bool:

@@ -275,8 +275,8 @@ async def test_a_store_that_cannot_be_reached_is_exit_code_2(tmp_path: Path, red
     ):
         done = await asyncio.to_thread(layby, *arguments)
         assert (done.returncode, done.stdout) == (2, "")
-        last = done.stderr.splitlines()[-1]
-        assert (last[:7], word in last) == ("layby: ", True)
+        (line,) = done.stderr.splitlines()
+        assert (line[:7], word in line) == ("layby: ", True)
     assert await redis.dbsize() == 0, "looking has changed the store"
 
 

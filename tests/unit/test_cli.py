@@ -65,6 +65,33 @@ def test_a_wrong_value_is_one_line_and_exit_code_2() -> None:
     assert done.stderr == "layby: --port is 'many'; it must be a whole number from 0 (any free port) to 65535\n"
 
 
+COMMANDS = [
+    ("serve", "--port", "0"),
+    ("keys", "list"),
+    ("keys", "create", "--name", "a", "--scopes", "read"),
+    ("keys", "revoke", "--name", "a"),
+    ("verify",),
+    ("rebuild",),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("redis://:secret@127.0.0.1:port", "a port is a number from 1 to 65535"),
+        ("redis://:secret@127.0.0.1/abc", "must be a whole number"),
+        ("redis+cluster://:secret@127.0.0.1?foo=bar", "has no option foo"),
+        ("redis+sentinel://:secret@127.0.0.1/main?socket_timeout=x", "seconds, more than 0"),
+    ],
+)
+def test_a_url_that_cannot_be_read_is_one_line(command: tuple[str, ...], url: str, words: str) -> None:
+    done = layby(*command, "--redis-url", url)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("layby: ") and words in line and "secret" not in line
+
+
 def test_an_unknown_command_is_exit_code_2() -> None:
     assert layby("fly").returncode == 2
 

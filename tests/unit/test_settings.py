@@ -61,7 +61,7 @@ def test_every_scheme_of_the_protocol_is_taken(scheme: str) -> None:
         ("port", "65536", "0 (any free port) to 65535"),
         ("redis_url", "http://there", "redis+sentinel://"),
         ("default_expiry_ms", "1.5", "whole number"),
-        ("max_expiry_ms", "0", "whole number from 1"),
+        ("max_expiry_ms", "0", "whole number of milliseconds from 1"),
         ("durability", "replicated", "replicated:<n>"),
         ("durability", "replicated:0", "replicated:<n>"),
         ("host", "", "an address"),
@@ -96,3 +96,21 @@ def test_a_default_expiry_beyond_the_maximum_is_refused() -> None:
 
 def test_a_default_expiry_that_nobody_chose_follows_a_lower_maximum() -> None:
     assert load_settings({"max_expiry_ms": "4000"}).default_expiry_ms == 4000
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("PARTITIONS", "0", "it must be a whole number from 1 to 4096"),
+        ("FEED_KEEP", "99", "it must be a whole number from 100"),
+        ("MAX_PENDING", "0", "it must be a whole number from 1"),
+        ("BODY_BYTES", "1", "it must be a whole number of bytes from 8388608"),
+    ],
+)
+def test_what_is_allowed_is_told_without_notes(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, line: str
+) -> None:
+    monkeypatch.setenv(f"LAYBY_{name}", value)
+    with pytest.raises(SettingsError) as error:
+        load_settings({})
+    assert str(error.value) == f"LAYBY_{name} is '{value}'; {line}"
