@@ -4,7 +4,8 @@
 
 Runs every proof, or those that are named; then each of them again on builds with a fault in them, which it must catch:
 all of its faults, or in a quick run of everything two of them, others each time.
-Prints one table, and exits 1 on any breach, on a fault that was not caught, and on a proof that could not be run.
+Prints one table, and exits 1 on any breach, on a fault that was not caught, and on a proof that could not be run;
+130 if it is interrupted.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ def main() -> int:
     print(table.render(results, time.monotonic() - began, chosen.size))
     if chosen.json:
         Path(chosen.json).write_text(json.dumps([result.as_json() for result in results], indent=1) + "\n")
+    if any(result.outcome == running.INTERRUPTED for result in results):
+        return 128 + signal.SIGINT
     return 0 if results and all(result.good for result in results) else 1
 
 
@@ -53,8 +56,14 @@ def _options() -> argparse.Namespace:
     options.add_argument(
         "--mutation", default="", metavar="NAME", help="this one alone, of the one proof that is named"
     )
+    at_once = min(2, os.cpu_count() or 1)
     options.add_argument(
-        "--jobs", type=int, default=min(2, os.cpu_count() or 1), help="how many at once (default %(default)s)"
+        "--jobs",
+        type=int,
+        choices=range(1, 9),
+        metavar="N",
+        default=at_once,
+        help="how many at once (default %(default)s)",
     )
     options.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000, help="of what is chosen at random")
     options.add_argument("--json", metavar="FILE", help="write the results there too")
@@ -66,8 +75,10 @@ def _options() -> argparse.Namespace:
         options.error(f"there is no proof {unknown[0]}; there are {', '.join(NAMES)}")
     if chosen.mutation and not chosen.child:  # nothing to run must not look as if all had held
         known = [mutation.name for name in chosen.names for mutation in load(name).mutations]
-        if len(chosen.names) != 1 or chosen.mutation not in known:
-            options.error(f"--mutation needs the one proof that it belongs to, which has {', '.join(known) or 'none'}")
+        if len(chosen.names) != 1:
+            options.error("--mutation needs the one proof that it belongs to: python -m proofs NAME --mutation …")
+        if chosen.mutation not in known:
+            options.error(f"{chosen.names[0]} has no fault {chosen.mutation}; it has {', '.join(known) or 'none'}")
     return chosen
 
 

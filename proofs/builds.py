@@ -16,9 +16,9 @@ PACKAGES = ("eventstore", "projections", "api", "cli", "proofs", "benchmarks", "
 
 
 @contextlib.contextmanager
-def patched(patches: Sequence[Patch]) -> Generator[Path]:
+def patched(patches: Sequence[Patch], within: Path | None = None) -> Generator[Path]:
     """The root of a copy with these changes, for as long as the block lasts. Raises `LookupError`."""
-    with tempfile.TemporaryDirectory(prefix="layby-build-") as folder:
+    with tempfile.TemporaryDirectory(prefix="layby-build-", dir=within) as folder:
         root = copy(Path(folder))
         for patch in patches:
             patch.apply(root)

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import json
 import os
-import tempfile
 import traceback
 from collections.abc import Awaitable
 from pathlib import Path
@@ -17,13 +16,13 @@ from proofs.proof import Breach, CannotRun, Mutation, Proof, Run, Size
 
 
 def main(name: str, size: Size, seed: int, mutation: str, result: Path) -> int:
-    """Run it here; what came out is written to `result`."""
-    if leftovers.MARK in os.environ:
-        leftovers.end_with(os.getppid())
-    proof = load(name)
-    with tempfile.TemporaryDirectory(prefix=f"layby-proof-{name}-", ignore_cleanup_errors=True) as folder:
-        run = Run(name, size, Path(folder), seed, _mutation(proof, mutation), tell=lambda text: print(text, flush=True))
-        outcome, words = _outcome(proof, run)
+    """Run it here, beside `result`, where what came out is written."""
+    if of_the_run := os.environ.get(leftovers.MARK):
+        leftovers.end_with(os.getppid(), Path(of_the_run))
+    proof, folder = load(name), result.parent / "run"
+    folder.mkdir()
+    run = Run(name, size, folder, seed, _mutation(proof, mutation), tell=lambda text: print(text, flush=True))
+    outcome, words = _outcome(proof, run)
     result.write_text(json.dumps({"outcome": outcome, "words": words, "figures": run.figures}))
     return 0
 

@@ -1,9 +1,11 @@
-"""Ends what a proof started and did not end: servers and engines, whatever session or group they are in."""
+"""Ends what a proof started and did not end, servers and engines, whatever session or group they are in; and deletes
+what it wrote."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import threading
 import time
@@ -11,15 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MARK = "LAYBY_PROOF_RUN"
-"""An environment variable that every process of a run inherits."""
+"""An environment variable that every process of a run inherits: the folder of the run."""
+LIMIT_S = 10.0
 
 
-def end(value: str) -> None:
-    """SIGKILL to every other process of this user that carries the mark with this value (where there is a /proc)."""
-    mark, own = f"{MARK}={value}".encode(), os.getpid()
-    give_up = time.monotonic() + 10.0
-    while marked := [pid for pid in _marked(mark) if pid != own]:  # one look misses what is started meanwhile
-        for pid in marked:
+def end(folder: Path) -> None:
+    """SIGKILL to every other process of this user that belongs to the run with this folder (where there is a /proc)."""
+    give_up, own = time.monotonic() + LIMIT_S, os.getpid()
+    while found := [pid for pid in _belonging(folder) if pid != own]:  # one look misses what is started meanwhile
+        for pid in found:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > give_up:
@@ -27,20 +29,24 @@ def end(value: str) -> None:
         time.sleep(0.01)
 
 
-def end_with(parent: int) -> None:
+def end_with(parent: int, folder: Path) -> None:
     """When this process has lost its parent (killed, so that it could not clean up), end it and all of its run."""
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
-        end(os.environ[MARK])
+        end(folder)
+        shutil.rmtree(folder, ignore_errors=True)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _marked(mark: bytes) -> Iterator[int]:
-    for folder in Path("/proc").glob("[0-9]*"):
+def _belonging(folder: Path) -> Iterator[int]:
+    """By the mark; or, since an engine writes its title over its environment, by where it works."""
+    mark, inside = f"{MARK}={folder}".encode(), f"{folder}/"
+    for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if mark in (folder / "environ").read_bytes().split(b"\0"):
-                yield int(folder.name)
+            marked = mark in (process / "environ").read_bytes().split(b"\0")
+            if marked or str((process / "cwd").readlink()).startswith(inside):
+                yield int(process.name)

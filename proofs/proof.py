@@ -116,5 +116,5 @@ class Proof:
     mutations: tuple[Mutation, ...] = ()
     alone: bool = False
     """It measures time: nothing else runs beside it."""
-    limit_s: dict[Size, float] = field(default_factory=lambda: {"quick": 120.0, "full": 1800.0})
+    limit_s: dict[Size, float] = field(default_factory=lambda: {"quick": 120.0, "full": 3_600.0})
     """After that it has failed: whatever it waits for does not come."""

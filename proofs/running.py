@@ -23,6 +23,7 @@ from proofs.proof import Mutation, Proof, Size
 
 _stopped = threading.Event()
 
+INTERRUPTED = "interrupted"
 SHOWN_EVERY_S = 2.0
 """How often the progress of one run is shown, at most."""
 
@@ -38,7 +39,7 @@ class Job:
 
     @property
     def title(self) -> str:
-        return f"{self.proof.name}, broken: {self.mutation.name}" if self.mutation else self.proof.name
+        return f"{self.proof.name} with the fault {self.mutation.name}" if self.mutation else self.proof.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Result:
     proof: str
     mutation: str
     outcome: str
-    """held, breach, not run, or error; of a broken build `breach` is what is wanted."""
+    """held, breach, not run, interrupted, or error; of a broken build `breach` is what is wanted."""
     words: str
     seconds: float
     seed: int
@@ -83,11 +84,11 @@ class _Shown:
     """Lines of progress, from runs that go on at once."""
 
     def __init__(self, total: int) -> None:
-        self._total, self._done, self._lock = total, 0, threading.Lock()
+        self._total, self._done, self._lock, self._began = total, 0, threading.Lock(), time.monotonic()
 
-    def line(self, job: Job, began: float, text: str) -> None:
+    def line(self, job: Job, text: str) -> None:
         with self._lock:
-            print(f"  {time.monotonic() - began:6.1f} s  {job.title}: {text}", flush=True)
+            print(f"  {time.monotonic() - self._began:6.1f} s  {job.title}: {text}", flush=True)
 
     def end(self, job: Job, result: Result) -> None:
         with self._lock:
@@ -95,7 +96,7 @@ class _Shown:
             word = {"breach": "caught", "held": "NOT CAUGHT"}.get(result.outcome) if result.mutation else None
             word = word or ("held" if result.good else result.outcome.upper())
             print(f"[{self._done}/{self._total}] {job.title}: {word} ({result.seconds:.1f} s)", flush=True)
-            if not result.good or result.mutation:
+            if (not result.good or result.mutation) and result.outcome != INTERRUPTED:
                 lines = result.words.strip().splitlines() or ["it said nothing"]
                 shown = lines[:1] if result.good else lines
                 print("".join(f"      {line[:300]}\n" for line in shown), end="", flush=True)
@@ -104,45 +105,49 @@ class _Shown:
 def _run(job: Job, shown: _Shown) -> Result:
     began, name = time.monotonic(), job.mutation.name if job.mutation else ""
     if _stopped.is_set():
-        return Result(job.proof.name, name, "not run", "interrupted", 0.0, job.seed)
-    try:
-        with _build(job) as root:
-            outcome, words, figures = _child(job, root, shown, began)
-    except LookupError as error:
-        outcome, words, figures = "error", str(error), {}
+        return Result(job.proof.name, name, INTERRUPTED, "", 0.0, job.seed)
+    with tempfile.TemporaryDirectory(prefix=f"layby-{job.proof.name}-", ignore_cleanup_errors=True) as made:
+        folder = Path(made)
+        try:
+            with _build(job, folder) as root:
+                outcome, words, figures = _child(job, root, folder, shown)
+        except LookupError as error:
+            outcome, words, figures = "error", str(error), {}
     result = Result(job.proof.name, name, outcome, words, time.monotonic() - began, job.seed, figures)
     shown.end(job, result)
     return result
 
 
-def _build(job: Job) -> contextlib.AbstractContextManager[Path]:
-    return builds.patched(job.mutation.patches) if job.mutation else contextlib.nullcontext(builds.ROOT)
+def _build(job: Job, folder: Path) -> contextlib.AbstractContextManager[Path]:
+    return builds.patched(job.mutation.patches, folder) if job.mutation else contextlib.nullcontext(builds.ROOT)
 
 
-def _child(job: Job, root: Path, shown: _Shown, began: float) -> tuple[str, str, dict[str, str]]:
-    """Run it in a process of its own; nothing that it started outlives it."""
+def _child(job: Job, root: Path, folder: Path, shown: _Shown) -> tuple[str, str, dict[str, str]]:
+    """Run it in a process of its own; nothing that it started outlives it, and all that it writes is in `folder`."""
     limit = job.proof.limit_s["quick" if job.mutation else job.size]
-    with tempfile.TemporaryDirectory(prefix="layby-result-") as folder:
-        result = Path(folder) / "result.json"
-        process = subprocess.Popen(
-            _command(job, result),
-            cwd=root,
-            env=os.environ | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1", leftovers.MARK: folder},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        last = _follow(process, limit, lambda text: shown.line(job, began, text))
-        process.kill()
-        process.wait()
-        leftovers.end(folder)
-        if not result.exists():
-            late = time.monotonic() - began >= limit
-            last = "interrupted" if _stopped.is_set() else last
-            return ("breach" if late else "error"), (f"not done in {limit:.0f} s" if late else last), {}
+    began, result = time.monotonic(), folder / "result.json"
+    own = {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(folder), leftovers.MARK: str(folder)}
+    process = subprocess.Popen(
+        _command(job, result),
+        cwd=root,
+        env=os.environ | own,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    last = _follow(process, limit, lambda text: shown.line(job, text))
+    process.kill()
+    process.wait()
+    leftovers.end(folder)
+    if result.exists():
         told = json.loads(result.read_text())
         return told["outcome"], told["words"], told["figures"]
+    if _stopped.is_set():
+        return INTERRUPTED, "", {}
+    if time.monotonic() - began >= limit:
+        return "breach", f"not done in {limit:.0f} s", {}
+    return "error", last, {}
 
 
 def _command(job: Job, result: Path) -> list[str]:

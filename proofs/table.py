@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from proofs.catalogue import load
 from proofs.proof import Size
-from proofs.running import Result
+from proofs.running import INTERRUPTED, Result
 
 WIDTH = 118
 _LEFT = 14
@@ -27,15 +27,17 @@ def _rows(name: str, results: list[Result]) -> list[str]:
     for result in results:
         if not result.mutation:
             verdict = "HELD" if result.good else result.outcome.upper()
-            figures = "; ".join(f"{key} {value}" for key, value in result.figures.items())
-            parts += _wrapped(f"{verdict} in {result.seconds:.0f} s{': ' if figures else ''}{figures}")
+            parts += _wrapped(f"{verdict} after {result.seconds:.0f} s")
+            parts += _wrapped("; ".join(f"{key}: {value}" for key, value in result.figures.items()))
             parts += [] if result.good else _wrapped(result.words)
-    caught = [result.mutation for result in results if result.mutation and result.good]
-    missed = [f"{result.mutation} ({result.outcome})" for result in results if result.mutation and not result.good]
-    known = len(load(name).mutations)
-    rest = "" if len(caught) + len(missed) >= known else f" (of {known}; size full tries all)"
+    broken = [result for result in results if result.mutation]
+    caught = [result.mutation for result in broken if result.good]
+    untried = [result.mutation for result in broken if result.outcome == INTERRUPTED]
+    missed = [f"{one.mutation} ({one.outcome})" for one in broken if not one.good and one.outcome != INTERRUPTED]
+    rest = f" (of {len(load(name).mutations)} faults)"
     parts += _wrapped(f"caught: {', '.join(caught)}{rest}") if caught else []
     parts += _wrapped(f"NOT CAUGHT: {', '.join(missed)}") if missed else []
+    parts += _wrapped(f"interrupted: {', '.join(untried)}") if untried else []
     return [f"{name if not index else '':{_LEFT}}{part}" for index, part in enumerate(parts)]
 
 
@@ -46,9 +48,8 @@ def _wrapped(text: str) -> list[str]:
 def _summary(results: Sequence[Result], seconds: float, size: Size) -> str:
     proofs = [result for result in results if not result.mutation]
     broken = [result for result in results if result.mutation]
-    held, caught = sum(one.good for one in proofs), sum(one.good for one in broken)
+    parts = [f"{sum(one.good for one in proofs)} of {len(proofs)} proofs held"] if proofs else []
+    parts += [f"{sum(one.good for one in broken)} of {len(broken)} broken builds caught"] if broken else []
+    parts += ["interrupted"] if any(one.outcome == INTERRUPTED for one in results) else []
     seed = results[0].seed if results else 0
-    return (
-        f"{held} of {len(proofs)} proofs held; {caught} of {len(broken)} broken builds caught;"
-        f" {seconds:.0f} s, size {size}, seed {seed}"
-    )
+    return f"{'; '.join(parts)}; {seconds:.0f} s, size {size}, seed {seed}"

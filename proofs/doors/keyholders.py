@@ -27,11 +27,14 @@ class Keys:
 
     server: Server
     texts: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    changed_at: float = 0.0
+    """When the last command had made or revoked one, by the monotonic clock."""
 
     async def make(self, tenant: str, name: str, scopes: str, *more: str) -> str:
         made = await asyncio.to_thread(
             self.server.layby, "keys", "create", "--name", name, "--scopes", scopes, "--tenant", tenant, "--json", *more
         )
+        self.changed_at = time.monotonic()
         if made.returncode:
             raise RuntimeError(made.stdout + made.stderr)
         self.texts[tenant, name] = json.loads(made.stdout)["key"]
@@ -39,6 +42,7 @@ class Keys:
 
     async def revoke(self, tenant: str, name: str) -> None:
         done = await asyncio.to_thread(self.server.layby, "keys", "revoke", "--name", name, "--tenant", tenant)
+        self.changed_at = time.monotonic()
         if done.returncode:
             raise RuntimeError(done.stdout + done.stderr)
 

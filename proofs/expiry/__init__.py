@@ -92,5 +92,5 @@ PROOF = Proof(
             {"part": "mass"},
         ),
     ),
-    limit_s={"quick": 300.0, "full": 1_800.0},
+    limit_s={"quick": 300.0, "full": 3_600.0},
 )

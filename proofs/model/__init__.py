@@ -111,5 +111,5 @@ PROOF = Proof(
             "publish",
         ),
     ),
-    limit_s={"quick": 300.0, "full": 1800.0},
+    limit_s={"quick": 300.0, "full": 3_600.0},
 )

@@ -71,5 +71,5 @@ PROOF = Proof(
             {"part": "slow"},
         ),
     ),
-    limit_s={"quick": 300.0, "full": 1_800.0},
+    limit_s={"quick": 300.0, "full": 3_600.0},
 )

@@ -89,5 +89,5 @@ PROOF = Proof(
             "throws",
         ),
     ),
-    limit_s={"quick": 300.0, "full": 1800.0},
+    limit_s={"quick": 300.0, "full": 3_600.0},
 )

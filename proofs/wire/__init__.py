@@ -37,5 +37,5 @@ PROOF = Proof(
     " with its key has one effect and one answer, and a reader that resumes misses nothing and sees nothing twice.",
     prove,
     mutations=MUTATIONS,
-    limit_s={"quick": 300.0, "full": 1800.0},
+    limit_s={"quick": 300.0, "full": 3_600.0},
 )
