@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,6 +18,34 @@ class Trouble(click.ClickException):
     """Something that only the operator can mend: one line on stderr, exit code 2."""
 
     exit_code = 2
+
+
+class Command(click.Command):
+    """A command that takes no option twice: click would pass over all but the last in silence."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        _, _, given = self.make_parser(ctx).parse_args(list(args))
+        for option in given:
+            if isinstance(option, click.Option) and not option.is_flag and given.count(option) > 1:
+                raise click.UsageError(f"{option.opts[0]} is given {given.count(option)} times; give it once", ctx)
+        return super().parse_args(ctx, args)
+
+
+class Word(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  # generic in new versions of click only
+    """What a rule of `eventstore.domain.access` lets pass: a `name`, a `tenant`, a list of `scopes`."""
+
+    def __init__(self, name: str) -> None:
+        self.name: str = name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from eventstore.domain import access
+
+        try:
+            if self.name == "scopes":
+                return access.scopes(word.strip() for word in value.split(",") if word.strip())
+            return access.tenant(value) if self.name == "tenant" else access.name(value)
+        except access.WrongWord as error:
+            self.fail(str(error), param, ctx)
 
 
 @contextmanager
@@ -44,6 +72,13 @@ def store_options(command: F) -> F:
     redis_url = setting("--redis-url", "URL", "Use this Redis in place of an embedded engine.")
     data_dir = setting("--data-dir", "DIRECTORY", "Data of the embedded engine. Default: ./layby-data")
     return data_dir(redis_url(command))
+
+
+def tenant_option(text: str, default: str | None = "default") -> Callable[[F], F]:
+    """`--tenant`, by default the one that everything is of where there are no keys."""
+    return click.option(
+        "--tenant", type=Word("tenant"), metavar="NAME", default=default, show_default=default is not None, help=text
+    )
 
 
 def settings_from(**options: str | None) -> Settings:

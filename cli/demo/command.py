@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from cli.common import Trouble, operator_errors, settings_from
+from cli.common import Command, Trouble, operator_errors, settings_from
 from cli.demo.http import post
 from cli.demo.server import server
 from cli.demo.story import ASKED, Story, play
@@ -24,7 +24,7 @@ THINKING_S = 1.5
 """How long --auto takes to decide."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--auto", is_flag=True, help="Decide by itself after a moment, then end.")
 @click.option("--port", metavar="PORT", default="0", help="Port of the demo's server. Default: a free one")
 @click.option("--data-dir", metavar="DIRECTORY", help="Keep the data here. Default: a temporary directory")
@@ -33,7 +33,7 @@ def demo(auto: bool, port: str, data_dir: str | None) -> None:
 
     The server and its engine end with the demo. Nothing else on this machine is touched.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _end_in_order()
     with operator_errors():
         settings = settings_from(port=port, data_dir=data_dir)
     past_redis = () if settings.redis_url is None else ("env", "-u", "LAYBY_REDIS_URL")
@@ -50,6 +50,24 @@ def demo(auto: bool, port: str, data_dir: str | None) -> None:
             signal.pause()
         except KeyboardInterrupt:
             say("")
+
+
+def _end_in_order() -> None:
+    """Whatever ends it ends it as Ctrl-C does; and once, so that nothing interrupts the clearing up. A signal that is
+    ignored, as by nohup, stays so."""
+    numbers = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    ]
+
+    def end(*_: object) -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in numbers:
+        signal.signal(number, end)
 
 
 @contextmanager
@@ -107,6 +125,7 @@ def _verify(story: Story, directory: Path, past_redis: Sequence[str]) -> None:
     from subprocess import run
 
     command = _check(story, directory)
-    say(f"\n{shlex.join(['layby', *command])}", bold=True)
+    say("\nThe check that nobody changed its log, run for you:")
+    say(f"{INDENT}{shlex.join(['layby', *command])}", bold=True)
     if run([*past_redis, sys.executable, "-P", "-m", "cli", *command]).returncode:
         raise Trouble("the log of the demo's session is not sound")

@@ -1,9 +1,12 @@
-"""The server of a demo: a process of its own, which runs this module."""
+"""The server of a demo: a process of its own, which runs this module, and ends when the demo does, however that is."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +21,7 @@ def server(port: str, data_dir: Path) -> Generator[str]:
     from tempfile import TemporaryFile
 
     command = [sys.executable, "-P", "-m", "cli.demo.server", port, str(data_dir)]
-    with TemporaryFile("w+") as log, Popen(command, stdout=PIPE, stderr=log, text=True) as process:
+    with TemporaryFile("w+") as log, Popen(command, stdin=PIPE, stdout=PIPE, stderr=log, text=True) as process:
         assert process.stdout
         try:
             greeting = re.search(r"http://[^ ,]+", process.stdout.readline())
@@ -34,6 +37,8 @@ def server(port: str, data_dir: Path) -> Generator[str]:
 
 def _serve(port: str, data_dir: str) -> int:
     """On an embedded engine, even where the environment names a Redis."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of a terminal that closes: the demo hears it too, and ends this
+    threading.Thread(target=_end_with_the_demo, daemon=True).start()
     try:
         with operator_errors():
             settings = settings_from(host="127.0.0.1", port=port, data_dir=data_dir)
@@ -43,6 +48,12 @@ def _serve(port: str, data_dir: str) -> int:
     except Trouble as error:
         sys.stderr.write(f"layby: {error.format_message()}\n")
         return error.exit_code
+
+
+def _end_with_the_demo() -> None:
+    """Its end of the pipe closes even if it is killed."""
+    os.read(sys.stdin.fileno(), 1)  # nothing is ever written; not buffered, so that it may go on when this ends
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

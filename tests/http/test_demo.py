@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -73,7 +76,7 @@ def test_auto_ends_with_a_completed_and_verified_session(tmp_path: Path) -> None
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"input\.completed +approve, by demo\n", done.stdout)
     assert re.search(r"session\.completed\n", done.stdout)
-    session_id = re.search(r"^layby verify (demo-\w+) ", done.stdout, re.MULTILINE)
+    session_id = re.search(r"^  layby verify (demo-\w+) ", done.stdout, re.MULTILINE)
     assert session_id, done.stdout
     again = layby("verify", session_id[1], "--data-dir", str(tmp_path / "data"))
     assert (again.returncode, again.stdout) == (0, "1 session, 17 events: intact\n"), again.stderr
@@ -111,6 +114,52 @@ def test_ctrl_c_is_quiet() -> None:
         playing.until("Waiting for you")
         assert playing.interrupt() == 130
         assert playing.process.stdout and playing.process.stdout.read().strip() == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+def test_it_takes_everything_along(number: signal.Signals) -> None:
+    with demo() as playing:
+        url, data = places(playing.until("Waiting for you"))
+        playing.process.send_signal(number)
+        playing.process.send_signal(number)
+        assert playing.process.wait(20) == 130
+    assert not data.exists()
+    assert not listens(url)
+
+
+def test_its_server_ends_when_it_is_killed(eventually: Callable[[Callable[[], object]], None]) -> None:
+    with demo() as playing:
+        url, data = places(playing.until("Waiting for you"))
+        engine = int((data / "engine.lock").read_text())
+        playing.process.kill()
+        assert playing.process.wait(20) == -signal.SIGKILL
+    eventually(lambda: not listens(url))
+    eventually(lambda: not runs(engine))
+    shutil.rmtree(data)
+
+
+def places(told: str) -> tuple[str, Path]:
+    """Where a demo's server listens, and its data."""
+    found = re.search(r"server  (\S+)\n +data +(\S+)\n", told)
+    assert found, told
+    return found[1], Path(found[2])
+
+
+def runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def listens(url: str) -> bool:
+    host, _, port = url.removeprefix("http://").partition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 def test_a_port_in_use_is_one_line(server) -> None:
