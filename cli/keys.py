@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cli.common import Trouble, operator_errors, settings_from, store_options
+from cli.common import Command, Trouble, Word, operator_errors, settings_from, store_options, tenant_option
 
 if TYPE_CHECKING:
     from eventstore.domain.access import AccessKey
@@ -19,17 +20,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DAY_MS = 86_400_000
 LONGEST_DAYS = 36_525
-_TENANT_HELP = "Whose sessions a key opens."
 
 
 class _Days(click.FloatRange):
     """A range that does not hold what is no number: every comparison with that is false."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        days = super().convert(value, param, ctx)
+        try:
+            days = float(value)
+        except ValueError:
+            days = math.nan
         if math.isnan(days):
             self.fail(f"{value!r} is not a number of days.", param, ctx)
-        return days
+        return super().convert(days, param, ctx)
 
 
 @click.group()
@@ -41,10 +44,18 @@ def keys() -> None:
     """
 
 
-@keys.command()
-@click.option("--name", required=True, help="What events written with it say: by NAME.")
-@click.option("--scopes", required=True, metavar="WORD,WORD…", help="publish, read, decide, execute, admin, act_as.")
-@click.option("--tenant", default="default", show_default=True, help=_TENANT_HELP)
+@keys.command(cls=Command)
+@click.option(
+    "--name", type=Word("name"), metavar="NAME", required=True, help="What events written with it say: by NAME."
+)
+@click.option(
+    "--scopes",
+    type=Word("scopes"),
+    required=True,
+    metavar="WORD,WORD…",
+    help="publish, read, decide, execute, admin, act_as.",
+)
+@tenant_option("Whose sessions the key opens.")
 @click.option(
     "--expires-in-days",
     type=_Days(0, LONGEST_DAYS, min_open=True),
@@ -54,7 +65,7 @@ def keys() -> None:
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @store_options
 def create(
-    name: str, scopes: str, tenant: str, expires_in_days: float | None, as_json: bool, **options: str | None
+    name: str, scopes: tuple[str, ...], tenant: str, expires_in_days: float | None, as_json: bool, **options: str | None
 ) -> None:
     """Make a key, and print it this once: the store keeps only a hash of it.
 
@@ -62,22 +73,24 @@ def create(
     """
     from eventstore.keyring import NameTaken
 
-    words = [word.strip() for word in scopes.split(",")]
     lives_ms = None if expires_in_days is None else max(1, round(expires_in_days * DAY_MS))
     try:
-        key, text = _with_keyring(options, lambda keyring: keyring.create(name, words, tenant, lives_ms), creates=True)
+        key, text = _with_keyring(options, lambda keyring: keyring.create(name, scopes, tenant, lives_ms), creates=True)
     except NameTaken:
         raise Trouble(f"tenant {tenant} has a key {name} already: choose another name, or revoke that one") from None
     if as_json:
         _print_json({"name": name, "key": text, **_shown(key)})
         return
-    click.echo(f"Key {name} of tenant {tenant}, for {', '.join(key.scopes)}; {_expiry(key)}:\n", err=True)
+    seen = sys.stdout.isatty()
+    end = ":\n" if seen else "."
+    click.echo(f"Key {name} of tenant {tenant}, for {', '.join(key.scopes)}; {_expiry(key)}{end}", err=True)
     click.echo(text)
-    click.echo("\nKeep it now: it is not shown again. Send it as  Authorization: Bearer <key>", err=True)
+    what = "\nKeep it now: it is" if seen else "The key itself went to stdout, which is no terminal. Keep it: it is"
+    click.echo(f"{what} not shown again. Send it as  Authorization: Bearer <key>", err=True)
 
 
-@keys.command("list")
-@click.option("--tenant", help="Only keys of this tenant.")
+@keys.command("list", cls=Command)
+@tenant_option("Only keys of this tenant.", default=None)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @store_options
 def list_keys(tenant: str | None, as_json: bool, **options: str | None) -> None:
@@ -95,9 +108,9 @@ def list_keys(tenant: str | None, as_json: bool, **options: str | None) -> None:
         click.echo(f"tenant {tenant} has no keys")
 
 
-@keys.command()
-@click.option("--name", required=True, help="The key to revoke.")
-@click.option("--tenant", default="default", show_default=True, help="Whose key it is.")
+@keys.command(cls=Command)
+@click.option("--name", type=Word("name"), metavar="NAME", required=True, help="The key to revoke.")
+@tenant_option("Whose key it is.")
 @store_options
 def revoke(name: str, tenant: str, **options: str | None) -> None:
     """Make a key open nothing from now on; what it holds open is cut within five seconds."""
@@ -174,14 +187,11 @@ async def _keyring(settings: Settings, *, fresh: bool) -> AsyncGenerator[Keyring
 def _store_errors(settings: Settings) -> Generator[None]:
     from redis.exceptions import RedisError
 
-    from eventstore.domain.access import WrongWord
     from eventstore.domain.errors import LaybyError, StoreUnavailable
     from eventstore.fitness import tell_silence
 
     try:
         yield
-    except WrongWord as error:
-        raise Trouble(str(error)) from None
     except StoreUnavailable as error:
         raise Trouble(tell_silence(error, settings.redis_url)) from None
     except LaybyError as error:

@@ -49,6 +49,9 @@ def main() -> None:
     """Run one command and exit: 0 done, 2 wrongly called or cannot run, 130 interrupted."""
     try:
         code: object = layby.main(prog_name="layby", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        code = error.exit_code
     except click.ClickException as error:
         click.echo(f"layby: {_told(error)}", err=True)
         code = error.exit_code

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.common import Trouble, operator_errors, settings_from, store_options
+from cli.common import Command, Trouble, operator_errors, settings_from, store_options
 
 if TYPE_CHECKING:
     from eventstore.eventstore import EventStore
     from eventstore.settings import Settings
 
 
-@click.command()
+@click.command(cls=Command)
 @store_options
 def rebuild(**options: str | None) -> None:
     """Build snapshots, lists and the inbox anew from the events, which stay as they are.

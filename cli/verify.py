@@ -11,19 +11,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.common import Trouble, operator_errors, settings_from, store_options
+from cli.common import Command, Trouble, operator_errors, settings_from, store_options, tenant_option
 
 if TYPE_CHECKING:
-    from eventstore.divergence import Divergence, Records
+    from eventstore.connection import Connection
+    from eventstore.divergence import Divergence
+    from eventstore.keyring import Keyring
+    from eventstore.keys import Keys
     from eventstore.settings import Settings
     from eventstore.verify import Verdict, Verifier
 
 BROKEN, LOST = 1, 3
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("session", required=False)
-@click.option("--tenant", default="default", show_default=True, help="Whose sessions.")
+@tenant_option("Whose sessions.")
 @click.option(
     "--acknowledge", is_flag=True, help="Forget the losses that it tells of, for all tenants: they are seen to."
 )
@@ -91,11 +94,17 @@ def _many(count: int, what: str) -> str:
 async def _verify(settings: Settings, tenant: str, session: str | None, tally: Tally, *, acknowledge: bool) -> None:
     from redis.exceptions import RedisError
 
+    from eventstore.divergence import Records
     from eventstore.domain.errors import LaybyError, StoreUnavailable
     from eventstore.fitness import tell_silence
+    from eventstore.keyring import Keyring
+    from eventstore.verify import Verifier
 
     try:
-        async with _verifier(settings) as (verifier, records):
+        async with _store(settings) as (connection, keys):
+            verifier, records = Verifier(connection, keys), Records(connection)
+            if session is None:
+                await _check_known(tenant, verifier, Keyring(connection))
             now, losses = await records.now(), await records.all()
             for loss in losses:
                 tally.lost(loss, tenant)
@@ -111,6 +120,18 @@ async def _verify(settings: Settings, tenant: str, session: str | None, tally: T
         raise Trouble(error.detail) from None
     except RedisError as error:
         raise Trouble(f"Redis refuses to be read: {error}") from None
+
+
+async def _check_known(tenant: str, verifier: Verifier, keyring: Keyring) -> None:
+    """A name that is misspelt must not look as if all was well with it. A tenant is known by its keys before it has
+    sessions, and after they are deleted."""
+    from eventstore.domain.access import DEFAULT_TENANT
+
+    if tenant == DEFAULT_TENANT or await verifier.count(tenant):
+        return
+    known = {key.tenant for key in ((await keyring.read()).keys or {}).values()}
+    if tenant not in known:
+        raise Trouble(f"there is no tenant {tenant}: it has no sessions, and never had a key; check --tenant")
 
 
 async def _verify_all(verifier: Verifier, tenant: str, tally: Tally) -> None:
@@ -138,14 +159,12 @@ def _found(verdict: Verdict) -> Verdict:
 
 
 @asynccontextmanager
-async def _verifier(settings: Settings) -> AsyncGenerator[tuple[Verifier, Records]]:
-    """For the store of a running server, or of none. Looking writes nothing, so that any store is left as it is."""
+async def _store(settings: Settings) -> AsyncGenerator[tuple[Connection, Keys]]:
+    """The store of a running server, or of none. Looking writes nothing, so that any store is left as it is."""
     from eventstore.connection import Connection
-    from eventstore.divergence import Records
     from eventstore.embedded import engine_url
     from eventstore.fitness import check_url
     from eventstore.keys import STORE, Keys
-    from eventstore.verify import Verifier
 
     logging.getLogger("layby.store").setLevel(logging.CRITICAL)  # the operator hears it from us
     async with engine_url(settings, share=True) as url:
@@ -155,7 +174,7 @@ async def _verifier(settings: Settings) -> AsyncGenerator[tuple[Verifier, Record
             partitions = await connection.command("HGET", STORE, "partitions")
             if partitions is None:
                 raise Trouble("there is no Layby data in this store: check --data-dir or --redis-url")
-            yield Verifier(connection, Keys(int(partitions))), Records(connection)
+            yield connection, Keys(int(partitions))
         finally:
             await connection.close()
 

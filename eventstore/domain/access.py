@@ -61,7 +61,7 @@ def scopes(words: Iterable[str]) -> tuple[str, ...]:
     """The scopes, each once, in the usual order. Raises `WrongWord`."""
     given = set(words)
     if unknown := sorted(given - set(SCOPES)):
-        raise WrongWord(f"there is no scope {unknown[0]!r}; the scopes are {', '.join(SCOPES)}")
+        raise WrongWord(f"there is no scope {', '.join(map(repr, unknown))}; the scopes are {', '.join(SCOPES)}")
     if not given:
         raise WrongWord(f"a key needs a scope; the scopes are {', '.join(SCOPES)}")
     return tuple(scope for scope in SCOPES if scope in given)

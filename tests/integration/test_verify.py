@@ -17,7 +17,8 @@ from eventstore.domain.commands import CreateSession
 from eventstore.domain.events import GENESIS, chain
 from eventstore.embedded import EmbeddedEngine
 from eventstore.eventstore import EventStore, open_store
-from eventstore.keys import SessionKeys
+from eventstore.keyring import Keyring
+from eventstore.keys import KEYRING, SessionKeys
 from eventstore.settings import Settings
 from eventstore.verify import Verdict, Verifier
 from tests.integration.stores import TENANT, create, note, send
@@ -265,6 +266,17 @@ async def test_a_session_that_is_not_there_is_exit_code_2(
     done = await asyncio.to_thread(layby, "s1", "--redis-url", engine.url)
     assert (done.returncode, done.stdout) == (2, "")
     assert "was deleted" in done.stderr
+
+
+async def test_a_tenant_that_nobody_knows_is_exit_code_2(engine: HeldEngine, store: EventStore, redis: Redis) -> None:
+    await Keyring(store.connection).create("svc", ["read"], "acme")
+    done = await asyncio.to_thread(layby, "--tenant", "amce", "--redis-url", engine.url)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("layby: there is no tenant amce: ") and done.stderr.count("\n") == 1
+    for known in ("acme", "default"):
+        done = await asyncio.to_thread(layby, "--tenant", known, "--redis-url", engine.url)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "0 sessions, 0 events: intact\n", ""), known
+    await redis.delete(KEYRING)
 
 
 async def test_a_store_that_cannot_be_reached_is_exit_code_2(tmp_path: Path, redis: Redis, engine: HeldEngine) -> None:

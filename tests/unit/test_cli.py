@@ -92,6 +92,26 @@ def test_a_url_that_cannot_be_read_is_one_line(command: tuple[str, ...], url: st
     assert line.startswith("layby: ") and words in line and "secret" not in line
 
 
+@pytest.mark.parametrize("command", [(), ("keys",)])
+def test_alone_it_shows_its_help(command: tuple[str, ...]) -> None:
+    bare, asked = layby(*command), layby(*command, "--help")
+    assert (bare.returncode, bare.stdout, bare.stderr) == (2, "", asked.stdout)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_an_option_given_twice_is_refused(command: tuple[str, ...]) -> None:
+    done = layby(*command, "--data-dir", "/nowhere/a", "--data-dir=/nowhere/b")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("layby: --data-dir is given 2 times; give it once; see layby ")
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command[0] in ("keys", "verify")], ids=" ".join)
+def test_a_tenant_that_none_can_be_is_refused(command: tuple[str, ...]) -> None:
+    done = layby(*command, "--tenant", "bad t", "--data-dir", "/nowhere")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Invalid value for '--tenant': 'bad t' is no tenant" in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_an_unknown_command_is_exit_code_2() -> None:
     assert layby("fly").returncode == 2
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -36,7 +38,8 @@ def test_a_life_of_keys(folder: Path) -> None:
     made = keys("create", "--name", "svc", "--scopes", "read, publish", *where)
     assert made.returncode == 0, made.stderr
     assert KEY.fullmatch(made.stdout.strip()), "the key alone, for a script to take"
-    assert "svc of tenant default, for publish, read; it never expires" in made.stderr
+    assert made.stderr.startswith("Key svc of tenant default, for publish, read; it never expires.\n")
+    assert "went to stdout, which is no terminal" in made.stderr
     assert "not shown again" in made.stderr and made.stdout.strip() not in made.stderr
     other = ("create", "--name", "svc", "--scopes", "decide", "--tenant", "acme", "--expires-in-days", "2", "--json")
     told = json.loads(keys(*other, *where).stdout)
@@ -62,12 +65,15 @@ def test_a_life_of_keys(folder: Path) -> None:
     ("arguments", "told"),
     [
         (("create", "--name", "a", "--scopes", "fly"), "publish, read, decide, execute, admin, act_as"),
-        (("create", "--name", "a", "--scopes", ""), "there is no scope ''"),
+        (("create", "--name", "a", "--scopes", "read,fly,hop"), "'--scopes': there is no scope 'fly', 'hop'; "),
+        (("create", "--name", "a", "--scopes", ""), "'--scopes': a key needs a scope"),
+        (("create", "--name", "a", "--scopes", "read", "--scopes", "publish"), "--scopes is given 2 times"),
         (("create", "--name", "layby", "--scopes", "read"), "no key can be called layby"),
-        (("create", "--name", "a b", "--scopes", "read"), "no name for a key"),
+        (("create", "--name", "a b", "--scopes", "read"), "'--name': 'a b' is no name for a key"),
         (("create", "--name", "a", "--scopes", "read", "--tenant", "a:{b}"), "is no tenant"),
         (("create", "--name", "a", "--scopes", "read", "--expires-in-days", "0"), "--expires-in-days"),
         (("create", "--name", "a", "--scopes", "read", "--expires-in-days", "nan"), "number of days"),
+        (("create", "--name", "a", "--scopes", "read", "--expires-in-days", "abc"), "'abc' is not a number of days"),
         (("create", "--scopes", "read"), "--name"),
     ],
 )
@@ -79,6 +85,18 @@ def test_wrong_words_are_one_line(folder: Path, arguments: tuple[str, ...], told
 def test_where_nothing_is_nothing_is_made(tmp_path: Path, command: tuple[str, ...]) -> None:
     assert "no Layby data" in refused(*command, "--data-dir", str(tmp_path / "none"))
     assert not (tmp_path / "none").exists()
+
+
+def test_in_a_terminal_the_key_stands_between_its_words(folder: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", "from cli.main import main; main()", "keys", "create", "--data-dir", str(folder)]
+    done = subprocess.run([*command, "--name", "seen", "--scopes", "read"], stdout=theirs, stderr=theirs, timeout=60)
+    os.close(theirs)
+    told = os.read(ours, 10_000).decode().replace("\r", "")
+    os.close(ours)
+    assert done.returncode == 0, told
+    first, key, last = told.split("\n\n") if told.count("\n\n") == 2 else [told, "", ""]
+    assert first.endswith("it never expires:") and KEY.fullmatch(key) and last.startswith("Keep it now"), told
 
 
 def test_a_redis_that_is_not_there_is_one_line() -> None:
