@@ -52,10 +52,27 @@ class Confirmation:
 
 async def confirmation(connection: Connection, wanted: Durability) -> Confirmation:
     """Find out what the engines can do; tell the operator where that is less than was asked for."""
+    if wanted.kind == "replicated":
+        for node in connection.nodes:
+            await _warn_of_lacking_replicas(node.name, connection.at(node), wanted)
     able = [await _ability(node.name, connection.at(node), wanted) for node in connection.nodes]
     synced = all(can for can, _ in able)
     can_wait = any(can for _, can in able)  # one that cannot answers with an error, and nothing is claimed
     return Confirmation(wanted, synced=synced and not (connection.changes and can_wait), can_wait=can_wait)
+
+
+async def _warn_of_lacking_replicas(name: str, connection: Connection, wanted: Durability) -> None:
+    """Each commit waits for them, and they may never come: the embedded engine has none."""
+    found = await info(connection, "connected_slaves")
+    if found.isdigit() and int(found) < wanted.replicas:
+        log.warning(
+            "%s has %s replicas, and durability is %s: each commit waits %d s for those that lack, and its answer says"
+            + " what was reached. Mend: attach replicas to a Redis of your own, or set durability to fsync",
+            name,
+            found,
+            wanted,
+            WAIT_MS // 1000,
+        )
 
 
 async def _ability(name: str, connection: Connection, wanted: Durability) -> tuple[bool, bool]:

@@ -67,6 +67,8 @@ class KeyringCopy:
                 log.error("the store has lost its keys: nothing gets in until there is one again (layby keys create)")
             self._version, self._keys = _LOST, {}
         else:
+            if self._version == "" and not reading.untouched:
+                log.warning("the store has its first key: from now on nothing gets in without one")
             self._version, self._keys = reading.version, reading.keys
 
     async def run(self) -> None:

@@ -45,3 +45,11 @@ async def test_an_engine_that_always_syncs_is_not_asked_again(opened: OpenStore,
     await redis.config_resetstat()
     assert (await send(store, note("a"))).durability == "fsync"
     assert "cmdstat_waitaof" not in await redis.info("commandstats")
+
+
+async def test_replicas_that_are_not_there_are_warned_of(opened: OpenStore, caplog: pytest.LogCaptureFixture) -> None:
+    await opened(durability="fsync")
+    assert not caplog.messages
+    await opened(durability="replicated:2")
+    (line,) = caplog.messages
+    assert line.startswith("Redis has 0 replicas, and durability is replicated:2: each commit waits 2 s")

@@ -128,7 +128,7 @@ async def test_a_repeated_script_changes_nothing(connection: Connection, keyring
     assert (before.version, before.keys) == (after.version, after.keys)
 
 
-async def test_a_copy_is_shut_from_the_first_key_on(keyring: Keyring):
+async def test_a_copy_is_shut_from_the_first_key_on(keyring: Keyring, caplog: pytest.LogCaptureFixture):
     copy = copy_of(keyring)
     with pytest.raises(StoreUnavailable):
         assert copy.open
@@ -140,6 +140,7 @@ async def test_a_copy_is_shut_from_the_first_key_on(keyring: Keyring):
     await keyring.revoke("svc")
     await copy.read()
     assert not copy.open and copy.find(key.key_id) is None and copy.live == 0
+    assert caplog.messages == ["the store has its first key: from now on nothing gets in without one"]
 
 
 async def test_a_key_expires_without_a_look(keyring: Keyring):
