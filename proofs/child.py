@@ -23,6 +23,8 @@ def main(name: str, size: Size, seed: int, mutation: str, result: Path) -> int:
     folder.mkdir()
     run = Run(name, size, folder, seed, _mutation(proof, mutation), tell=lambda text: print(text, flush=True))
     outcome, words = _outcome(proof, run)
+    if outcome in ("breach", "error"):
+        words += _failures(folder)
     result.write_text(json.dumps({"outcome": outcome, "words": words, "figures": run.figures}))
     return 0
 
@@ -44,6 +46,16 @@ def _outcome(proof: Proof, run: Run) -> tuple[str, str]:
             return "not run", str(found)
         return "error", "".join(traceback.format_exception(error))[-4000:]
     return "held", ""
+
+
+def _failures(folder: Path) -> str:
+    """What the servers of the run logged as their own fault."""
+    for log in sorted(folder.rglob("server.log")):
+        text = log.read_text(errors="replace")
+        if (found := text.find("Traceback (most recent call last)")) >= 0:
+            begin = text.rfind("\n", 0, max(0, found - 1)) + 1
+            return f"\n{log.relative_to(folder)}:\n{text[begin : begin + 6_000]}"
+    return ""
 
 
 async def _wait(awaited: Awaitable[None]) -> None:

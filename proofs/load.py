@@ -8,13 +8,14 @@ import itertools
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from proofs.client import TIMEOUT_S, Client, opened, page_through, stream_lines
 from proofs.engines import Engine
 from proofs.proof import Breach, Run
+from proofs.servers import Server
 
 KIND = "load.event"
 
@@ -137,10 +138,11 @@ class Load:
         pairs = (itertools.pairwise(writer.answered_at) for writer in self.writers)
         return max((later - earlier for pair in pairs for earlier, later in pair), default=0.0)
 
-    async def check(self, run: Run, durability: str = "") -> int:
-        """Compare with what is stored: nothing acknowledged (at this durability, or at any) is lost, nothing stands
-        twice, no seq is missing. Returns how many acknowledgements were compared."""
-        compared = 0
+    async def check(self, run: Run, durability: str, server: Server) -> None:
+        """Compare with what is stored: nothing acknowledged at this durability is lost, nothing stands twice, no seq is
+        missing, every chain of hashes holds; and where something that was acknowledged at less is lost, `layby verify`
+        tells of losses (its exit code is 3)."""
+        compared = less = 0
         async with Client(self.ports[0]) as client:
             for writer in self.writers:
                 events = await page_through(client, writer.session_id)
@@ -152,11 +154,22 @@ class Load:
                 run.check(
                     numbers == sorted(set(numbers)), f"{writer.session_id}: doubled or out of order: {numbers[:50]}"
                 )
-                told = {n: what for n, (_, what) in writer.acknowledged.items() if durability in ("", what)}
-                lost = [number for number in writer.lost(events) if number in told]
-                run.check(not lost, f"{writer.session_id}: acknowledged at {durability or 'any'} and lost: {lost[:20]}")
+                told = {n for n, (_, what) in writer.acknowledged.items() if what == durability}
+                lost = writer.lost(events)
+                run.check(told.isdisjoint(lost), f"{writer.session_id} lost what was {durability}: {lost[:20]}")
                 compared += len(told)
-        return compared
+                less += len(lost)
+        await self._losses_are_told(run, server, less)
+        run.figure("acknowledged", self.acknowledged)
+        run.figure(f"of them at {durability}, all there", compared)
+        run.figure("of the others, with no replica in step, lost and named by layby verify", less)
+
+    @staticmethod
+    async def _losses_are_told(run: Run, server: Server, lost: int) -> None:
+        verified = await asyncio.to_thread(server.layby, "verify")
+        said = f"{verified.stdout[-1_500:]}{verified.stderr[-500:]}"
+        allowed = (3,) if lost else (0, 3)  # 3 as well for what was lost before anybody was told of it
+        run.check(verified.returncode in allowed, f"layby verify, {lost} lost that were acknowledged at less: {said}")
 
 
 @dataclass
@@ -165,8 +178,13 @@ class Follower:
 
     session_id: str
     port: int
-    events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    connections: int = 0
+    pieces: list[list[dict[str, Any]]] = field(default_factory=list[list[dict[str, Any]]])
+    """What each connection showed."""
+
+    @property
+    def position(self) -> int:
+        """The seq that it has seen."""
+        return max((piece[-1]["seq"] for piece in self.pieces if piece), default=0)
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -176,19 +194,34 @@ class Follower:
             await asyncio.sleep(random.uniform(0.02, 0.1))
 
     async def _follow(self) -> None:
-        self.connections += 1
-        path = f"/v1/sessions/{self.session_id}/stream?from={len(self.events) + 1}"
+        path = f"/v1/sessions/{self.session_id}/stream?from={self.position + 1}"
+        piece = list[dict[str, Any]]()
+        self.pieces.append(piece)
         async with opened(self.port, path, limit_s=TIMEOUT_S) as (head, reader):
             if head.status != 200:
                 return
             async for lines in stream_lines(reader):
-                self.events += [json.loads(line) for line in lines if line and not line.startswith(b'{"end"')]
+                piece += [json.loads(line) for line in lines if line and not line.startswith(b'{"end"')]
 
-    def check(self, run: Run, stored: Sequence[dict[str, Any]]) -> None:
-        """What it was shown is the beginning of the log, without a gap or a doubling."""
-        shown = self.events
+    def check(self, run: Run, stored: Sequence[dict[str, Any]], kept: Set[int] = frozenset()) -> int:
+        """What it was shown is the log, without a gap or a doubling. Where a failover took events away that the tail
+        had shown, they were not among those `kept`, by their seqs, and nothing of what took their place came over the
+        same connection. Returns how many were shown and taken away."""
+        shown = [event["seq"] for piece in self.pieces for event in piece]
+        what = f"a tail of {self.session_id} saw"
+        run.check(shown == list(range(1, len(shown) + 1)), f"{what} {shown[-50:]}, which is not dense")
+        return sum(self._taken_away(run, piece, stored, kept) for piece in self.pieces if piece)
+
+    def _taken_away(
+        self, run: Run, piece: Sequence[dict[str, Any]], stored: Sequence[dict[str, Any]], kept: Set[int]
+    ) -> int:
+        begin = piece[0]["seq"] - 1
+        there = [event == other for event, other in itertools.zip_longest(piece, stored[begin : begin + len(piece)])]
+        common = there.index(False) if False in there else len(there)
+        lost = [event["seq"] for event in piece[common:]]
+        what = f"a tail of {self.session_id} was shown {piece[common:][:1]}"
         run.check(
-            shown == list(stored[: len(shown)]),
-            f"a tail of {self.session_id} saw {[event['seq'] for event in shown][-30:]} of {len(stored)} events,"
-            " and not what is stored",
+            True not in there[common:], f"{what}, which is not stored, and later events that are, on one connection"
         )
+        run.check(not kept & set(lost), f"{what}, which was acknowledged at `replicated`, and is not stored")
+        return len(lost)
