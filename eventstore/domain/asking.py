@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -69,6 +69,8 @@ class Asked:
     expires_in_ms: int | None
     pointer: str
     sent: dict[str, str]
+    cost: int = 0
+    """What its schema took to compile, in bytes of compiled patterns."""
 
     def deadline(self, context: Context) -> int:
         """When the call falls due, in milliseconds: what was asked for, within what the operator allows."""
@@ -129,7 +131,8 @@ def _input(data: dict[str, Any], sent: dict[str, str], pointer: str, session: Se
     if kind == "approval":
         _require({"tool_name": ask.tool_name, "tool_args": ask.tool_args}, sent, pointer)
     options = ask.options or _DEFAULT_OPTIONS[kind]
-    _check_input(ask, options, sent, pointer)
+    _check_options(options, pointer)
+    cost = _check_schema(ask, sent, pointer)
     known = {
         "kind": kind,
         "message": ask.message,
@@ -139,15 +142,22 @@ def _input(data: dict[str, Any], sent: dict[str, str], pointer: str, session: Se
         "idempotent": bool(ask.idempotent),
     }
     tool_args = {} if ask.tool_args is None else ask.tool_args
-    return _asked(ask, known, (ask.tool_name or "question", tool_args), _Place(sent, pointer), session)
+    asked = _asked(ask, known, (ask.tool_name or "question", tool_args), _Place(sent, pointer), session)
+    return replace(asked, cost=cost)
 
 
-def _check_input(ask: _InputRequested, options: list[Option], sent: dict[str, str], pointer: str) -> None:
+def _check_options(options: list[Option], pointer: str) -> None:
     if len(set(options)) != len(options):
         raise InvalidRequest.body(f"{pointer}/options", "names an option twice")
-    if ask.response_schema is not None and (fault := response_schema.fault(ask.response_schema)):
+
+
+def _check_schema(ask: _InputRequested, sent: dict[str, str], pointer: str) -> int:
+    """What the schema for answers cost to compile."""
+    try:
+        return 0 if ask.response_schema is None else response_schema.check(ask.response_schema)
+    except response_schema.Unfit as error:
         name = sent.get("response_schema", "response_schema")
-        raise InvalidRequest.body(f"{pointer}/{name}", fault)
+        raise InvalidRequest.body(f"{pointer}/{name}", str(error)) from None
 
 
 def _authorization(data: dict[str, Any], sent: dict[str, str], pointer: str, session: Session) -> Asked:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from eventstore.domain.response_schema import Checked
+
 
 @dataclass(frozen=True, slots=True)
 class Actor:
@@ -67,6 +69,7 @@ class DecideCall:
     run_id: str | None = None
     thread_id: str | None = None
     args_digest: str | None = None
+    checked: Checked = field(default_factory=Checked, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eventstore.domain import call as calls
-from eventstore.domain import jsontext, response_schema
+from eventstore.domain import jsontext
 from eventstore.domain.call import EXPIRED, PENDING, Call
 from eventstore.domain.commands import ABSENT, Actor, CompleteAuthorization, DecideCall
 from eventstore.domain.draft import Draft
@@ -93,7 +93,7 @@ def _check_offer(call: Call, command: DecideCall) -> None:
     if command.edited_args is not None and not isinstance(command.edited_args, dict):
         raise InvalidRequest.body("/edited_args", "must be an object")
     if command.action == "respond" and call.response_schema is not None:
-        errors = response_schema.errors(call.response_schema, command.response, "/response")
+        errors = command.checked.errors(call.response_schema, command.response, "/response")
         if errors:
             raise InvalidRequest.of(errors)
 

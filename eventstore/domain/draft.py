@@ -25,6 +25,8 @@ document is broken is that error."""
 SYSTEM = Actor(SERVICE)
 MOST_DERIVED = 8_000_000
 """Characters of call ids that one command may make the service repeat."""
+MOST_COMPILED = 32 * 1024 * 1024
+"""Bytes of patterns that one command may make the service compile: half a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Draft:
         self.renewed: bool = False
         self._known: KnownCalls = known
         self._derived: int = 0
+        self._compiled: int = 0
 
     def emit(self, kind: str, data: dict[str, Any], by: Actor = SYSTEM, occurred_at: str | None = None) -> Event:
         """Append one event."""
@@ -156,6 +159,12 @@ class Draft:
                 f"{len(self.session.waiting)} calls wait in this session, and each new one is told with all of them;"
                 " ask for fewer at once, or let some be decided first"
             )
+
+    def compiled(self, cost: int) -> None:
+        """A schema has cost so much to compile, in bytes of patterns. Raises `TooLarge` beyond all measure."""
+        self._compiled += cost
+        if self._compiled > MOST_COMPILED:
+            raise TooLarge("the response_schema members of these events are too large together; send fewer at once")
 
     def renew(self, call: Call) -> None:
         """A longer lease: the one change that is no event."""

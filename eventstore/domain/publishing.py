@@ -121,6 +121,7 @@ def _action_result(draft: Draft, event: NewEvent, by: Actor, index: int) -> None
 def _ask(draft: Draft, event: NewEvent, by: Actor, index: int) -> list[dict[str, Any]]:
     """Ask for a decision, or find that it was asked already; then tell of the first time."""
     ask = asking.read(event, draft.session)
+    draft.compiled(ask.cost)
     interrupt_id = ask.data["interrupt_id"]
     if (known := draft.find(interrupt_id)) is not None:
         same = all(getattr(known, name) == ask.data[name] for name in ("tool_name", "args_digest", "run_id"))

@@ -2,53 +2,98 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import jsonschema_rs
 
-from eventstore.domain import jsontext, schema_weight
+from eventstore.domain import jsontext, pattern_weight, schema_weight
 from eventstore.domain.errors import FieldError
 
 _MOST_ERRORS = 20
+_ONE_PART = 200
+"""Bytes of a compiled pattern that take as long to compile as another part of a schema."""
+
+
+class Unfit(ValueError):
+    """This is no schema for answers; the message says why."""
 
 
 def _no_fetch(uri: str) -> Any:
     raise ValueError(f"{uri} is outside this schema; references must stay inside it")
 
 
-def _validator(schema: Any) -> jsonschema_rs.Draft202012Validator:
-    options = jsonschema_rs.RegexOptions(size_limit=schema_weight.compiled_bytes(schema))
+def _validator(schema: Any, room: int) -> jsonschema_rs.Draft202012Validator:
+    """`room`: what its patterns may become together; they share alike."""
+    share = room // max(1, len(pattern_weight.find(schema)))
+    options = jsonschema_rs.RegexOptions(size_limit=share)
     return jsonschema_rs.Draft202012Validator(schema, retriever=_no_fetch, pattern_options=options)
 
 
-def fault(schema: Any) -> str | None:
-    """What is wrong with the schema itself, or None."""
+def check(schema: Any) -> int:
+    """What it costs to compile the schema, in bytes of compiled patterns. Raises `Unfit`."""
     if not isinstance(schema, (dict, bool)):
-        return "must be a JSON Schema: an object, or true or false"
+        raise Unfit("must be a JSON Schema: an object, or true or false")
     try:
-        schema_weight.parts(schema)
-        _validator(schema)
+        parts = schema_weight.parts(schema) * _ONE_PART
+        return parts + (_room(schema) if pattern_weight.find(schema) else _validator(schema, 1) and 0)
     except schema_weight.TooHeavy as error:
-        return str(error)
+        raise Unfit(str(error)) from None
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-        return f"is not a JSON Schema (draft 2020-12): {_text(error)}{_or_too_large(error)}"
-    return None
+        raise Unfit(f"is not a JSON Schema (draft 2020-12): {_text(error)}{_or_too_large(error)}") from None
+
+
+def _room(schema: Any) -> int:
+    """In how much the patterns have room. Raises what the library says if it is too little."""
+    for room in pattern_weight.ROOMS[:-1]:
+        try:
+            _validator(schema, room)
+        except (jsonschema_rs.ValidationError, ValueError):
+            continue
+        return room
+    _validator(schema, pattern_weight.ROOMS[-1])
+    return pattern_weight.ROOMS[-1]
 
 
 def errors(schema: Any, answer: Any, pointer: str) -> list[FieldError]:
     """Where the answer breaks the schema; a missing member is pointed at by its own name."""
-    if schema_weight.parts(schema) * schema_weight.values(answer) > schema_weight.MOST_WORK:
-        return [FieldError("is too large to be checked against the schema of this call", pointer=pointer)]
     try:
-        validator = _validator(schema)
-    except (jsonschema_rs.ValidationError, ValueError):  # asked of a version that took larger patterns
-        return [FieldError("cannot be checked: the patterns in the schema of this call are too large", pointer=pointer)]
+        if schema_weight.work(schema, answer) > schema_weight.MOST_WORK:
+            return [FieldError("is too large to be checked against the schema of this call", pointer=pointer)]
+        if pattern_weight.too_long(schema, answer):
+            return [FieldError("is too long to be checked against the patterns of this call", pointer=pointer)]
+        tell = schema_weight.may_tell(schema, answer)
+        validator = _validator(schema, pattern_weight.COMPILED_BYTES)
+    except (jsonschema_rs.ValidationError, ValueError):  # asked of a version that took larger ones
+        return [FieldError("cannot be checked: the schema of this call, or a pattern in it, is too large", pointer)]
     try:
-        found = list(islice(validator.iter_errors(answer), _MOST_ERRORS))
+        return _found(validator, answer, pointer, tell=tell)
     except ValueError:  # an integer longer than the library can hold
-        found = list(islice(validator.iter_errors(jsontext.clipped(answer)), _MOST_ERRORS))
-    return [FieldError(_text(error), pointer=pointer + _place(error)) for error in found]
+        return _found(validator, jsontext.clipped(answer), pointer, tell=tell)
+
+
+@dataclass(slots=True)
+class Checked:
+    """The errors of one answer, looked for once: a command may be decided several times, and this is what costs."""
+
+    _schema: Any = None
+    _errors: list[FieldError] | None = None
+
+    def errors(self, schema: Any, answer: Any, pointer: str) -> list[FieldError]:
+        """As above; the answer must be the same each time."""
+        if self._errors is None or not jsontext.same(self._schema, schema):
+            self._schema, self._errors = schema, errors(schema, answer, pointer)
+        return self._errors
+
+
+def _found(validator: jsonschema_rs.Draft202012Validator, answer: Any, pointer: str, *, tell: bool) -> list[FieldError]:
+    if tell:
+        found = islice(validator.iter_errors(answer), _MOST_ERRORS)
+        return [FieldError(_text(error), pointer=pointer + _place(error)) for error in found]
+    if validator.is_valid(answer):
+        return []
+    return [FieldError("does not fit the schema of this call, and is too large to be told where", pointer=pointer)]
 
 
 def _text(error: Exception) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.domain import instants, jsontext
+from eventstore.domain import instants, jsontext, response_schema
 from eventstore.domain.draft import Policy
 from eventstore.domain.errors import IllegalTransition, InterruptExists, InvalidRequest, InvalidSnapshot, TooLarge
 from tests.unit.domain.given import (
@@ -374,6 +374,22 @@ def test_an_answer_may_hold_an_integer_of_any_size():
     story.when(respond({"n": LONG}), by=ANNA).then("input.completed", "session.waiting")
     assert story.call("q1").result == {"n": LONG}
     story.when(respond({"n": LONG}), by=ANNA).answers(outcome="duplicate")
+
+
+def test_a_response_is_checked_once_however_often_it_is_decided(monkeypatch):
+    looked = list[object]()
+    monkeypatch.setattr(response_schema, "errors", lambda schema, *_: looked.append(schema) or [])
+    command = respond("yes")
+    for schema in ({"const": 1}, {"const": 1}, {"const": True}):
+        given(question(response_schema=schema)).when(command, by=ANNA).then("input.completed", "session.waiting")
+    assert looked == [{"const": 1}, {"const": True}]
+
+
+def test_a_batch_of_costly_schemas_is_too_large():
+    schema = {"pattern": r"^[\p{L} .,-]{1,200}$"}
+    few, many = ([question(f"q{n}", response_schema=schema) for n in range(count)] for count in (2, 3))
+    given().when(publish(*many)).refused(TooLarge)
+    given().when(publish(*few))
 
 
 def test_calls_that_would_make_the_service_repeat_too_much_are_refused():
