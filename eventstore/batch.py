@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from eventstore.clock import monotonic_ms
 from eventstore.domain import jsontext
 from eventstore.domain.commands import Actor, Command, CreateSession, ExpireDue
 from eventstore.domain.decide import decide
@@ -37,6 +38,8 @@ MAX_BYTES = 8 * 1024 * 1024
 MAX_COMMAND_BYTES = 64 * 1024 * 1024
 MAX_LAG_MS = 2_000
 """How long a commit may be under way before its times are too old to be called the time of recording."""
+MAX_DECIDING_MS = 200
+"""How long one batch is decided, during which nothing else runs; what is left goes into the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +149,13 @@ class Decider:
 
     policy: Policy
 
-    def decide(self, head: Head, calls: KnownCalls, pending: list[Pending], now: int) -> Batch:
-        """Decide as many of the commands as one commit takes, after what is due. Raises `MissingRecords`."""
+    def decide(self, head: Head, calls: KnownCalls, pending: list[Pending], now: int, slowness: int = 0) -> Batch:
+        """Decide as many of the commands as one commit takes, after what is due. `slowness`: how much longer the commit
+        may be under way, ms, since deciding takes so long. Raises `MissingRecords`."""
+        began = monotonic_ms()
         now = max(now, head.session.time)
-        batch = Batch(head.session, now, now + MAX_LAG_MS)
+        latest = now + MAX_LAG_MS + slowness
+        batch = Batch(head.session, now, latest)
         known: KnownCalls = calls
         if head.exists and _is_due(head.session, now):
             draft = self._draft(batch, known, ExpireDue(), SYSTEM)
@@ -157,9 +163,9 @@ class Decider:
             if _is_due(batch.session, now):  # more than one commit takes: these first
                 return batch
         if (due := batch.session.next_due) is not None:
-            batch.before = min(now + MAX_LAG_MS, due)
+            batch.before = min(latest, due)
         for item in pending:
-            if batch.full:
+            if batch.full or (batch.outcomes and monotonic_ms() - began >= MAX_DECIDING_MS):
                 break
             batch.outcomes.append((item, self._outcome(head, batch, known, item)))
         return batch

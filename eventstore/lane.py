@@ -29,6 +29,8 @@ class Lane:
         self.running: bool = False
         self.counted: int = 0
         """What the writer has put down for the calls that are remembered here."""
+        self.slowness: int = 0
+        """How much longer than usual the next commit may be under way, ms: the last one came late."""
         self._sizes: dict[str, int] = {}
         self._retries: dict[str, str] = {}
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from eventstore.batch import Answer, Batch, Decider, Pending, Retry
-from eventstore.clock import Clocks
+from eventstore.clock import Clocks, monotonic_ms
 from eventstore.dispatcher import Dispatcher
 from eventstore.domain.commands import Actor, Command
 from eventstore.domain.draft import MissingRecords, Policy
@@ -38,6 +38,9 @@ CACHED_CHARACTERS = 64_000_000
 """What all of them together keep of their calls; those that were not used for longest are forgotten first."""
 ATTEMPTS = 100
 """How often a batch is decided anew, because others write the same session, before the caller hears 503."""
+PATIENCE_MS = 5_000
+FEW_ATTEMPTS = 3
+"""It is also given up after so long, unless it was tried less often."""
 
 OnCommit = Callable[[SessionKeys, Head, list[Line]], None]
 """Told of every commit of this process, as soon as it is acknowledged; a head that is deleted tells of the end."""
@@ -194,7 +197,10 @@ class Writer:
     async def _one_batch(self, lane: Lane) -> None:
         batch = list(lane.queue)
         try:
-            for _ in range(ATTEMPTS):
+            began = monotonic_ms()
+            for attempt in range(ATTEMPTS):
+                if attempt >= FEW_ATTEMPTS and monotonic_ms() - began >= PATIENCE_MS:
+                    break
                 if await self._attempt(lane, batch):
                     return
                 batch = [item for item in batch if not item.answer.done()]
@@ -218,8 +224,9 @@ class Writer:
             if not pending:
                 return True
         assert lane.head is not None
+        began = monotonic_ms()
         try:
-            batch = self._decider.decide(lane.head, lane.calls, pending, clock.now())
+            batch = self._decider.decide(lane.head, lane.calls, pending, clock.now(), lane.slowness)
         except MissingRecords as missing:
             await self._load(lane, pending, missing.names)
             return False
@@ -229,7 +236,7 @@ class Writer:
         if batch.empty:
             lane.resolve(batch, "")
             return True
-        return await self._commit(lane, batch)
+        return await self._commit(lane, batch, monotonic_ms() - began)
 
     async def _load(self, lane: Lane, pending: list[Pending], missing: Sequence[str]) -> None:
         """Read the head, the calls that are missing or named, and the retry records: all as of the same moment."""
@@ -246,7 +253,8 @@ class Writer:
         for field, record in loaded.records.items():
             lane.replay(retries[field], record)
 
-    async def _commit(self, lane: Lane, batch: Batch) -> bool:
+    async def _commit(self, lane: Lane, batch: Batch, took_ms: float) -> bool:
+        """`took_ms`: how long the batch took to decide."""
         assert lane.head is not None
         commit = batch.commit(lane.keys, lane.head, self._process, lane.sums)
         reply, reached = await self._commits.run(commit.script_call(self._feed_keep))
@@ -256,6 +264,7 @@ class Writer:
             clock.correct(now)
         else:
             clock.observe(now)
+        lane.slowness = 2 * int(took_ms) if word == "late" else 0
         if word == "ok":
             lane.committed(commit)
             self._tell_entry(lane.keys, reply, commit.base.session.seq + 1, commit.session.seq)

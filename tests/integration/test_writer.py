@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -194,6 +196,52 @@ async def test_deleting_under_load_ends_in_one_word_for_everyone(store: EventSto
     assert {type(answer).__name__ for answer in answers} <= {"Answer", "SessionDeleted"}
     with pytest.raises(SessionDeleted):
         await send(store, note())
+
+
+# Slow deciding
+
+
+async def test_what_takes_longer_to_decide_than_a_commit_may_is_still_committed(
+    store: EventStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(*given: Any) -> Any:
+        time.sleep(0.06)  # as a rule that blocks the loop would
+        return decide(*given)
+
+    await create(store)
+    monkeypatch.setattr(batch, "MAX_LAG_MS", 40)
+    monkeypatch.setattr(batch, "decide", slowly)
+    await send(store, note("a"))
+    assert await texts(store) == ["a"]
+
+
+async def test_what_always_comes_too_late_is_given_up_soon(store: EventStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = list[object]()
+
+    def counted(*given: Any) -> Any:
+        attempts.append(given)
+        return decide(*given)
+
+    await create(store)
+    monkeypatch.setattr("eventstore.writer.PATIENCE_MS", 0)
+    monkeypatch.setattr(batch, "MAX_LAG_MS", -1_000_000)
+    monkeypatch.setattr(batch, "decide", counted)
+    with pytest.raises(Overloaded):
+        await send(store, note())
+    assert len(attempts) == 3
+    monkeypatch.undo()
+    await send(store, note("later"))
+    assert await texts(store) == ["later"]
+
+
+async def test_a_batch_is_not_decided_for_long_at_a_time(
+    store: EventStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "MAX_DECIDING_MS", 0)
+    await create(store)
+    await asyncio.gather(*(send(store, note(n)) for n in range(5)))
+    assert await texts(store) == list(range(5))
+    assert await redis.xlen(store.session_keys(TENANT, "s1").partition.feed) == 6
 
 
 # Limits, and what is damaged
