@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import json
 import os
@@ -17,12 +18,12 @@ from proofs.proof import Breach, CannotRun, Mutation, Proof, Run, Size
 
 def main(name: str, size: Size, seed: int, mutation: str, result: Path) -> int:
     """Run it here, beside `result`, where what came out is written."""
-    if of_the_run := os.environ.get(leftovers.MARK):
-        leftovers.end_with(os.getppid(), Path(of_the_run))
     proof, folder = load(name), result.parent / "run"
     folder.mkdir()
     run = Run(name, size, folder, seed, _mutation(proof, mutation), tell=lambda text: print(text, flush=True))
-    outcome, words = _outcome(proof, run)
+    of_the_run = os.environ.get(leftovers.MARK)
+    with leftovers.ending_with_parent(Path(of_the_run)) if of_the_run else contextlib.nullcontext():
+        outcome, words = _outcome(proof, run)
     if outcome in ("breach", "error"):
         words += _failures(folder)
     result.write_text(json.dumps({"outcome": outcome, "words": words, "figures": run.figures}))

@@ -9,7 +9,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 MARK = "LAYBY_PROOF_RUN"
@@ -29,17 +29,24 @@ def end(folder: Path) -> None:
         time.sleep(0.01)
 
 
-def end_with(parent: int, folder: Path) -> None:
-    """When this process has lost its parent (killed, so that it could not clean up), end it and all of its run."""
+@contextlib.contextmanager
+def ending_with_parent(folder: Path) -> Generator[None]:
+    """When this process loses its parent (killed, so that it could not clean up), it ends, and all of its run."""
+    parent, over = os.getppid(), threading.Event()
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        end(folder)
-        shutil.rmtree(folder, ignore_errors=True)
-        os._exit(1)
+        while not over.wait(0.5):
+            if os.getppid() != parent:
+                end(folder)
+                shutil.rmtree(folder, ignore_errors=True)
+                os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield
+    finally:  # not before it has looked once more
+        over.set() if os.getppid() == parent else watching.join()
 
 
 def _belonging(folder: Path) -> Iterator[int]:
@@ -48,5 +55,5 @@ def _belonging(folder: Path) -> Iterator[int]:
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             marked = mark in (process / "environ").read_bytes().split(b"\0")
-            if marked or str((process / "cwd").readlink()).startswith(inside):
+            if marked or f"{(process / 'cwd').readlink()}/".startswith(inside):
                 yield int(process.name)

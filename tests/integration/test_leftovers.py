@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,17 +18,20 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason=
 ROOT = Path(__file__).parents[2]
 A_PROOF = """
 import os, subprocess, sys
+from pathlib import Path
 from proofs import leftovers
-leftovers.end_with(os.getppid())
-server = subprocess.Popen(["sleep", "120"], start_new_session=True)
-print(server.pid, flush=True)
-server.wait()
+folder = Path(os.environ[leftovers.MARK])
+with leftovers.ending_with_parent(folder):
+    server = subprocess.Popen(["sleep", "120"], start_new_session=True, cwd=folder, env={"PATH": os.environ["PATH"]})
+    print(server.pid, flush=True)
+    server.wait()
 """
 A_RUNNER = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {A_PROOF!r}], start_new_session=True)"
 
 
-def _started(program: str, mark: str) -> tuple[subprocess.Popen[str], int]:
-    environment = os.environ | {leftovers.MARK: mark, "PYTHONPATH": str(ROOT)}
+def _started(program: str, folder: Path) -> tuple[subprocess.Popen[str], int]:
+    folder.mkdir(exist_ok=True)
+    environment = os.environ | {leftovers.MARK: str(folder), "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     return process, int(process.stdout.readline())
@@ -41,32 +45,37 @@ def _lives(pid: int) -> bool:
 
 
 def _gone(pid: int) -> bool:
+    return _until(lambda: not _lives(pid))
+
+
+def _until(condition: Callable[[], bool]) -> bool:
     give_up = time.monotonic() + 30
-    while _lives(pid) and time.monotonic() < give_up:
+    while not condition() and time.monotonic() < give_up:
         time.sleep(0.05)
-    return not _lives(pid)
+    return condition()
 
 
 def test_what_a_killed_runner_leaves_ends_itself(tmp_path: Path) -> None:
-    runner, server = _started(A_RUNNER, str(tmp_path))
+    runner, server = _started(A_RUNNER, tmp_path)
     try:
         assert _lives(server)
         runner.send_signal(signal.SIGKILL)
         runner.wait()
         assert _gone(server)
+        assert _until(lambda: not tmp_path.exists()), "what it wrote is left"
     finally:
-        leftovers.end(str(tmp_path))
+        leftovers.end(tmp_path)
 
 
 def test_only_what_belongs_to_the_run_is_ended(tmp_path: Path) -> None:
-    own, a_server = _started(A_PROOF, str(tmp_path / "own"))
-    other, its_server = _started(A_PROOF, str(tmp_path / "other"))
+    own, a_server = _started(A_PROOF, tmp_path / "own")
+    other, its_server = _started(A_PROOF, tmp_path / "other")
     try:
-        leftovers.end(str(tmp_path / "own"))
+        leftovers.end(tmp_path / "own")
         own.wait(timeout=30)
         assert _gone(a_server)
         assert _lives(other.pid)
         assert _lives(its_server)
     finally:
-        leftovers.end(str(tmp_path / "other"))
+        leftovers.end(tmp_path / "other")
         other.wait(timeout=30)
