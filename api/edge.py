@@ -7,6 +7,7 @@ import logging
 import time
 
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import problems
@@ -76,4 +77,11 @@ class _Exchange:
     async def refuse(self, error: LaybyError, receive: Receive) -> None:
         """Answer with a problem; an answer that has begun can only break off."""
         if not self._started:
-            await problems.render(error, self.path)(self._scope, receive, self.send)
+            await self._rendered(error)(self._scope, receive, self.send)
+
+    def _rendered(self, error: LaybyError) -> Response:
+        try:
+            return problems.render(error, self.path)
+        except Exception:
+            log.exception("request %s was refused as %s, which cannot be told", self.request_id, error.slug)
+            return problems.render(InternalError(), self.path)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.responses import Response
 
+from eventstore.domain import jsontext
 from eventstore.domain.errors import (
     InvalidRequest,
     LaybyError,
@@ -87,13 +87,13 @@ def document(error: LaybyError, instance: str) -> dict[str, Any]:
 
 def render(error: LaybyError, instance: str) -> Response:
     """The problem as an HTTP answer, with the headers that its status calls for."""
-    text = json.dumps(document(error, instance), ensure_ascii=False, separators=(",", ":"))
     # A detail may quote the request, and what was wrong with it may be that it is no UTF-8.
-    body = text.encode("utf-8", errors="replace")
-    return Response(body, status_of(error), _headers(error), MEDIA_TYPE)
+    body = jsontext.dumps(document(error, instance)).encode("utf-8", errors="replace")
+    return Response(body, status_of(error), headers(error), MEDIA_TYPE)
 
 
-def _headers(error: LaybyError) -> dict[str, str]:
+def headers(error: LaybyError) -> dict[str, str]:
+    """What the status of a problem calls for besides."""
     match error:
         case Unauthorized():
             return {"WWW-Authenticate": _challenge('error="invalid_token"' if error.refused else "")}

@@ -6,7 +6,6 @@ Each is answered in the form that every refusal has, where an answer can still b
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any, Final
 
 import httptools
@@ -14,6 +13,7 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from api import problems
+from eventstore.domain import jsontext
 from eventstore.domain.errors import InvalidRequest, LaybyError, RequestTimeout
 from eventstore.domain.ids import random_id
 
@@ -212,7 +212,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _refuse(self, error: LaybyError, status: str) -> None:
         """Answer, unless that could be taken for the answer to another request; and close."""
         if self._may_answer:
-            body = json.dumps({**problems.document(error, ""), "status": int(status[:3])}).encode()
+            body = jsontext.dumps({**problems.document(error, ""), "status": int(status[:3])}).encode()
             head = (
                 f"HTTP/1.1 {status}\r\ncontent-type: {problems.MEDIA_TYPE}\r\n"
                 f"content-length: {len(body)}\r\nlayby-request-id: {random_id('')}\r\nconnection: close\r\n\r\n"

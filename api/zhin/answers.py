@@ -76,7 +76,7 @@ def session_of(request: Request) -> str:
 
 
 def _refusal(error: LaybyError, codes: Mapping[str, str]) -> Response:
-    form = problems.render(error, "").headers
+    form = problems.headers(error)
     headers = {name: form[name] for name in _PASSED_ON if name in form}
     return json_answer(encode({"ok": False, "error": _code(error, codes)}), _status(error), headers)
 

@@ -45,6 +45,9 @@ class LongInteger:
     def __hash__(self) -> int:
         return hash(self.digits)
 
+    def __repr__(self) -> str:
+        return self.digits
+
 
 def loads(text: bytes | str) -> Any:
     """Parse strictly. Raises `BadJson` for bad UTF-8, NaN, Infinity, lone surrogates and nesting beyond 100 levels.

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from eventstore.domain import jsontext
+
 MIB = 1024 * 1024
 HELD = "layby_request_body_bytes"
 
@@ -219,3 +221,34 @@ def test_a_body_that_is_refused_is_held_no_longer(api, sid):
     with contextlib.suppress(OSError, httpx.HTTPError):  # the answer may overtake the body
         api.post("/v1/sessions", content=iter([b" " * MIB, b" " * MIB]))
     wait_for(lambda: api.metric(HELD) == 0)
+
+
+def test_a_call_with_an_integer_of_any_size_is_told_in_a_refusal(api, sid):
+    long = "9" * 4_301
+
+    def refused(answer, status, slug):
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json"), answer.text
+        assert (
+            answer.text.startswith(f'{{"type":"https://layby.dev/problems/{slug}"')
+            and "layby-request-id" in answer.headers
+        )
+        assert f'"tool_args":{{"n":{long}}}' in answer.text
+
+    def ask(iid, **more):
+        data = {"interrupt_id": iid, "tool_name": "t", "tool_args": {"n": jsontext.LongInteger(long)}, **more}
+        body = jsontext.dumps({"type": "input.requested", "data": data})
+        assert api.post(f"/v1/sessions/{sid}/events", content=body).status_code == 201
+
+    ask("c1")
+    assert api.decide(sid, "c1").status_code == 200
+    refused(api.decide(sid, "c1", "reject"), 409, "call-already-decided")
+    result = f"/v1/sessions/{sid}/calls/c1/result"
+    assert api.post(result, json={"result": 1}).status_code == 200
+    refused(api.post(result, json={"result": 2}), 409, "result-already-recorded")
+    assert api.post(f"/zhin/v1/session/{sid}/input", json={"requestId": "c1", "approved": False}).json() == {
+        "ok": False,
+        "error": "REQUEST_ALREADY_DECIDED",
+    }
+    ask("c2", expires_in_ms=1)
+    api.get(f"/v1/sessions/{sid}/calls/c2", params={"wait_ms": 10_000})
+    refused(api.decide(sid, "c2"), 410, "call-expired")

@@ -20,7 +20,7 @@ from api.budget import Budget
 from api.edge import Edge
 from api.metrics import Metrics
 from api.routing import Router
-from eventstore.domain.errors import StoreUnavailable
+from eventstore.domain.errors import CallNotFound, StoreUnavailable
 from eventstore.domain.fields import SESSION_ID
 from eventstore.engine.directory import DataDirectory
 from eventstore.keys import Keys
@@ -172,6 +172,18 @@ def test_a_fault_of_ours_tells_nothing_and_is_logged(caplog, problem):
     answer = run(client_of(Route("/boom/{x}", _fail)).get("/boom/1"))
     body = problem(answer, 500, "internal-error")
     assert "secret" not in json.dumps(body) and "RuntimeError" not in answer.text
+    (record,) = caplog.records
+    assert answer.headers["layby-request-id"] in record.getMessage() and record.exc_info
+
+
+async def _untold(_: Request) -> Response:
+    raise CallNotFound("no such call", call=object())
+
+
+def test_a_refusal_that_cannot_be_told_is_a_fault_of_ours_and_is_logged(caplog, problem):
+    answer = run(client_of(Route("/x", _untold)).get("/x"))
+    body = problem(answer, 500, "internal-error")
+    assert body["instance"] == "/x" and "object" not in answer.text
     (record,) = caplog.records
     assert answer.headers["layby-request-id"] in record.getMessage() and record.exc_info
 

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from api import problems
-from eventstore.domain import errors
+from eventstore.domain import errors, jsontext
 from eventstore.domain.errors import InvalidRequest, leaves
+from eventstore.domain.jsontext import LongInteger
 
 
 def test_the_table_has_every_leaf_of_the_tree_and_no_other():
@@ -66,6 +67,12 @@ def test_headers_that_a_status_calls_for(error, header, value):
 
 def test_text_is_kept_as_it_is_written():
     assert "café 👩‍👧".encode() in bytes(problems.render(errors.NotFound("café 👩‍👧"), "/").body)
+
+
+def test_members_hold_integers_of_any_size():
+    call = {"tool_args": {"n": LongInteger("9" * 4_301), "m": 10**4_299}}
+    answer = problems.render(errors.CallAlreadyDecided("decided", call=call), "/")
+    assert jsontext.loads(bytes(answer.body))["call"]["tool_args"]["n"] == LongInteger("9" * 4_301)
 
 
 def test_a_detail_that_quotes_no_unicode_is_still_an_answer():

@@ -90,6 +90,11 @@ def test_a_long_integer_equals_itself_alone():
     assert loads(LONG) == LongInteger(LONG)
     assert hash(loads(LONG)) == hash(LongInteger(LONG))
     assert loads(LONG) != LongInteger("-" + LONG)
+
+
+def test_a_long_integer_is_as_long_in_a_representation_as_it_is():
+    """By which is counted what is remembered."""
+    assert repr([LongInteger(LONG)]) == f"[{LONG}]"
     assert loads(LONG) != LONG
 
 
