@@ -33,7 +33,7 @@ def routes(services: Services) -> list[BaseRoute]:
     async def read(request: Request) -> Response:
         principal, name = services.door.enter(request, "read"), session_id(request)
         limit = query.whole(request, "limit", 1, LIMIT_MAX)
-        start, descending = query.whole(request, "from", 1), query.order(request) == "desc"
+        start, descending = query.point(request, "from"), query.order(request) == "desc"
         page = _Collected(query.types(request), LIMIT_DEFAULT if limit is None else limit, -1 if descending else 1)
         await page.fill(services.store, principal.tenant, name, start)
         return _as_json(page) if prefers(header(request, "Accept") or "", JSON_TYPE, NDJSON_TYPE) else _as_lines(page)

@@ -9,13 +9,14 @@ from typing import Final
 from starlette.requests import Request
 
 from api.principal import Principal
+from api.query import seq
 from eventstore.batch import Retry
 from eventstore.domain import jsontext
 from eventstore.domain.errors import InvalidRequest
 
 ANY_VERSION: Final = "*"
 _KEY = re.compile(r"[ -~]{1,200}", re.ASCII)
-_STRONG = re.compile(r'"([0-9]{1,15})"', re.ASCII)
+_STRONG = re.compile(r'"([0-9]+)"', re.ASCII)
 _ETAG = re.compile(r'(?:W/)?"[!#-~\x80-\xff]*"')
 
 
@@ -32,7 +33,7 @@ def expected_versions(request: Request) -> list[int] | None:
     if value is None or value.strip() == ANY_VERSION:
         return None
     found = [_STRONG.fullmatch(item.strip()) for item in value.split(",")]
-    versions = [int(match[1]) for match in found if match]
+    versions = [seq(match[1]) for match in found if match]
     if len(versions) != len(found):
         raise InvalidRequest.header("If-Match", 'must be a version such as "7", or *')
     return versions

@@ -16,7 +16,7 @@ from eventstore.domain.events import TYPE_MAX, TYPE_PATTERN, line_type
 LIST_DEFAULT: Final = 50
 LIST_MAX: Final = 1_000
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
-_BEYOND = re.compile(r"[1-9][0-9]{15,}", re.ASCII)
+_POINT = re.compile(r"[1-9][0-9]*", re.ASCII)
 _LARGEST: Final = 2**53 - 1
 """No log is as long."""
 _PREFIX = re.compile(r"([a-z][a-z0-9_]*\.)+\*", re.ASCII)
@@ -59,9 +59,14 @@ def whole(request: Request, name: str, least: int, most: int = _LARGEST) -> int 
 
 
 def point(request: Request, name: str) -> int | None:
-    """A place in a log, or None where it is not given. However large the number is, it is a number."""
+    """A place in a log, or None where it is not given."""
     value = request.query_params.get(name)
-    return _LARGEST if value and _BEYOND.fullmatch(value) else whole(request, name, 1)
+    return seq(value) if value and _POINT.fullmatch(value) else whole(request, name, 1)
+
+
+def seq(digits: str) -> int:
+    """A place in a log. However large the number is, it is a number: one beyond every end."""
+    return int(digits) if len(digits.lstrip("0")) <= 15 else _LARGEST
 
 
 def list_limit(request: Request) -> int:

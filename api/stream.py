@@ -25,8 +25,8 @@ from eventstore.tail import Chunk
 
 END: Final = 0
 """To the store, the place after the last event."""
-_SEQ = re.compile(r"-?[1-9][0-9]{0,14}", re.ASCII)
-_LAST_ID = re.compile(r"[0-9]{1,15}", re.ASCII)
+_SEQ = re.compile(r"(-?)([1-9][0-9]*)", re.ASCII)
+_LAST_ID = re.compile(r"[0-9]+", re.ASCII)
 _PARKED: Final = b'"data":{"parked":true,'
 UNTIL: Final = ("idle", "parked", "terminal")
 
@@ -55,7 +55,7 @@ def last_event_id(request: Request) -> int | None:
     value = header(request, "Last-Event-ID")
     if value is not None and not _LAST_ID.fullmatch(value):
         raise InvalidRequest.header("Last-Event-ID", "must be the seq of the last event that was received")
-    return None if value is None else int(value)
+    return None if value is None else query.seq(value)
 
 
 def _start(request: Request) -> int:
@@ -64,9 +64,11 @@ def _start(request: Request) -> int:
         return 1
     if value == "now":
         return END
-    if not _SEQ.fullmatch(value):
+    found = _SEQ.fullmatch(value)
+    if not found:
         raise InvalidRequest.parameter("from", "must be a seq, a negative number to count from the end, or now")
-    return int(value)
+    seq = query.seq(found[2])
+    return -seq if found[1] else seq
 
 
 class _View:

@@ -23,7 +23,7 @@ from eventstore.domain.session import RUNNING
 from eventstore.eventstore import EventStore
 from eventstore.tail import Chunk
 
-_INDEX = re.compile(r"[0-9]{1,15}", re.ASCII)
+_INDEX = re.compile(r"[0-9]+", re.ASCII)
 
 
 class _Lines(Ndjson):
@@ -51,7 +51,7 @@ def _start_index(request: Request) -> int:
     value = query.text(request, "startIndex")
     if value is not None and not _INDEX.fullmatch(value):
         raise BadRequest("INVALID_START_INDEX")
-    return int(value or 0)
+    return query.seq(value or "0")
 
 
 async def _chunks(store: EventStore, tenant: str, name: str, start: int) -> AsyncGenerator[list[bytes]]:

@@ -232,8 +232,9 @@ class Cases:
                 ("/steps", "cursor"),
             )
         )
-        if name == "at" and value.isdigit():  # a number is a point, if one beyond the end
-            name = "at_time"
+        number = name == "from" and value.removeprefix("-").isdecimal() and len(value) > 20
+        if number or (name == "at" and value.isdigit()):  # a number is a point, if one beyond the end
+            route, name = "", "at_time"
         target = f"/v1/sessions/{self.session_id}{route}?{name}={value}"
         return Hostile("a garbled place", self._request("GET", target), refused=True, opens=True)
 

@@ -23,6 +23,7 @@ def test_any_of_several_versions_will_do(api, sid, problem):
     assert api.publish(sid, EVENT, headers={"If-Match": '"7", "2"'}).status_code == 201
     answer = problem(api.publish(sid, EVENT, headers={"If-Match": '"7", "2"'}), 412, "version-mismatch")
     assert answer["current_seq"] == 3
+    problem(api.publish(sid, EVENT, headers={"If-Match": f'"{10**20}"'}), 412, "version-mismatch")
 
 
 def test_a_known_version_is_not_sent_again(api, sid):

@@ -85,8 +85,9 @@ def test_reading_down_from_a_place(api, long_session):
     assert api.page(long_session, order="desc", limit=1, **{"from": 1})["next_from"] is None
 
 
-def test_beyond_the_end_there_is_nothing_yet(api, long_session):
-    answer = api.get(f"/v1/sessions/{long_session}/events", params={"from": 302})
+@pytest.mark.parametrize("beyond", [302, 10**15, 2**53, "9" * 4_000])
+def test_beyond_the_end_there_is_nothing_yet(api, long_session, beyond):
+    answer = api.get(f"/v1/sessions/{long_session}/events", params={"from": beyond})
     assert (answer.content, answer.headers["layby-last-seq"]) == (b"", "301")
     assert "layby-next-from" not in answer.headers
 
