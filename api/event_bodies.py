@@ -9,12 +9,11 @@ from api.wire import bad_json, parse_json
 from eventstore.domain import instants, jsontext
 from eventstore.domain.commands import NewEvent
 from eventstore.domain.errors import FieldError, InvalidRequest, TooLarge
-from eventstore.domain.events import TYPE_MAX, TYPE_PATTERN
+from eventstore.domain.events import EVENT_BYTES, TYPE_MAX, TYPE_PATTERN
 from eventstore.domain.jsontext import BadJson
 
 BATCH_BYTES: Final = 4 * 1024 * 1024
 BATCH_EVENTS: Final = 1_000
-EVENT_BYTES: Final = 256 * 1024
 ERRORS_TOLD: Final = 20
 _MEMBERS: Final = frozenset({"type", "data", "occurred_at"})
 

@@ -6,8 +6,11 @@ script only makes sure that nothing has changed meanwhile.
 
 from __future__ import annotations
 
-from eventstore.domain import deciding, executing
+from typing import Any
+
+from eventstore.domain import deciding, executing, jsontext
 from eventstore.domain.commands import (
+    ABSENT,
     Actor,
     ClaimCall,
     Command,
@@ -22,7 +25,8 @@ from eventstore.domain.commands import (
     SettleCall,
 )
 from eventstore.domain.draft import Context, Draft, KnownCalls
-from eventstore.domain.errors import ContinuationTokenStale, SessionBusy, SessionExists, SessionTerminal
+from eventstore.domain.errors import ContinuationTokenStale, SessionBusy, SessionExists, SessionTerminal, TooLarge
+from eventstore.domain.events import EVENT_BYTES
 from eventstore.domain.publishing import publish
 from eventstore.domain.retiring import expire_due
 from eventstore.domain.session import Session
@@ -35,6 +39,7 @@ def decide(session: Session, calls: KnownCalls, command: Command, by: Actor, con
     A `Draft` with an `error` is a refusal that leaves events behind. The session and the calls stay as they were.
     """
     draft = Draft(session, calls, context)
+    _refuse_large(command)
     match command:
         case Publish():
             publish(draft, command, by)
@@ -57,6 +62,29 @@ def decide(session: Session, calls: KnownCalls, command: Command, by: Actor, con
         case ExpireDue():
             expire_due(draft)
     return draft
+
+
+def _refuse_large(command: Command) -> None:
+    """Raises `TooLarge` for what no event may hold. Published events were measured, one by one, as they were sent."""
+    name, value = _held(command)
+    size = 0 if value is None or value is ABSENT else len(jsontext.dumps(value).encode())
+    if size > EVENT_BYTES:
+        raise TooLarge(f"the {name} has {size} bytes; an event has at most {EVENT_BYTES}")
+
+
+def _held(command: Command) -> tuple[str, Any]:
+    """What of a command may be of any size, and goes into an event."""
+    match command:
+        case SendMessage() | CreateSession():
+            return "message", command.message
+        case DecideCall() if command.edited_args is not None:
+            return "edited_args", command.edited_args
+        case DecideCall():
+            return "response", command.response
+        case RecordResult() | SettleCall():
+            return "result", command.result
+        case _:
+            return "", None
 
 
 def _create(draft: Draft, command: CreateSession, by: Actor) -> None:

@@ -11,6 +11,8 @@ from eventstore.domain import instants, jsontext
 
 TYPE_PATTERN = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+", re.ASCII)
 TYPE_MAX = 100
+EVENT_BYTES = 256 * 1024
+"""What one request may put into one event, as JSON."""
 
 SERVICE = "layby"
 """The writer of events that the service derives by itself."""

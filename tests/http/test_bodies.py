@@ -71,6 +71,21 @@ def test_an_event_of_exactly_its_size_is_taken(api, sid):
     assert api.publish(sid, event).status_code == 413
 
 
+def test_a_message_beyond_the_size_of_an_event_is_refused(api, sid, problem):
+    large, fits = "y" * 262_143, "y" * 262_142
+    token = api.get(f"/v1/sessions/{sid}").json()["continuation_token"]
+    body = problem(
+        api.post(f"/v1/sessions/{sid}/messages", json={"continuation_token": token, "message": large}), 413, "too-large"
+    )
+    assert body["detail"] == "the message has 262145 bytes; an event has at most 262144"
+    problem(api.post("/v1/sessions", json={"message": large}), 413, "too-large")
+    answer = api.post("/zhin/v1/session", json={"message": large})
+    assert (answer.status_code, answer.json()) == (413, {"ok": False, "error": "TOO_LARGE"})
+    body = {"continuation_token": token, "message": fits}
+    assert api.post(f"/v1/sessions/{sid}/messages", json=body).status_code == 200
+    assert api.types(sid) == ["session.started", "message.received"]
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{", b"nonsense", b'"x"', b"null", b"\xff", b'{"a":NaN}', b"\xef\xbb\xbf{}"]
 )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from eventstore.domain.commands import CreateSession, SendMessage
+import pytest
+
+from eventstore.domain.commands import CreateSession, RecordResult, SendMessage, SettleCall
 from eventstore.domain.draft import Policy
-from eventstore.domain.errors import ContinuationTokenStale, SessionBusy, SessionExists, SessionTerminal
-from tests.unit.domain.given import ANNA, NOON, Story, ask, event, given, turn
+from eventstore.domain.errors import ContinuationTokenStale, SessionBusy, SessionExists, SessionTerminal, TooLarge
+from eventstore.domain.events import EVENT_BYTES
+from tests.unit.domain.given import ANNA, NOON, Story, approve, ask, claim, event, given, question, respond, turn
 
 
 def test_a_session_starts_with_what_it_was_given():
@@ -81,3 +84,29 @@ def test_the_end_is_looked_at_before_the_token():
 
 def test_the_token_is_looked_at_before_the_turn():
     given(turn()).when(SendMessage("old", "hi")).refused(ContinuationTokenStale)
+
+
+def test_a_message_has_a_largest_size_too():
+    largest = "y" * (EVENT_BYTES - 2)
+    story = given()
+    story.when(SendMessage("token_1", largest + "y")).refused(TooLarge)
+    story.when(SendMessage("token_1", "é" * (EVENT_BYTES // 2))).refused(TooLarge)
+    story.when(SendMessage("token_1", largest)).then("message.received")
+    Story(Policy()).when(CreateSession("s1", message=largest + "y")).refused(TooLarge)
+    Story(Policy()).when(CreateSession("s1", message=largest)).then("session.started", "message.received")
+
+
+@pytest.mark.parametrize("size", [EVENT_BYTES - 100, EVENT_BYTES])
+def test_whatever_a_request_puts_into_an_event_has_a_largest_size(size):
+    large, fits = "y" * size, size < EVENT_BYTES
+
+    def check(story, command, *events):
+        story.when(command, by=ANNA)
+        story.then(*events) if fits else story.refused(TooLarge)
+
+    check(given(question()), respond(large), "input.completed", "session.waiting")
+    check(given(ask(allow_edits=True)), approve(edited_args={"x": large}), "input.completed", "session.waiting")
+    check(given(ask(), approve(), claim()), RecordResult("c1", {"x": large}, 1), "action.result")
+    lost = given(ask(), approve(), claim(lease_ms=100))
+    lost.pass_due(NOON + 1_000)
+    check(lost, SettleCall("c1", "executed", "it ran", {"x": large}), "action.settled")
