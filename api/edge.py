@@ -83,5 +83,5 @@ class _Exchange:
         try:
             return problems.render(error, self.path)
         except Exception:
-            log.exception("request %s was refused as %s, which cannot be told", self.request_id, error.slug)
+            log.exception("request %s failed: %s %s", self.request_id, self._scope["method"], self.path)
             return problems.render(InternalError(), self.path)

@@ -202,7 +202,7 @@ def _check_time(value: str, place: _Place) -> None:
         instant(value)
     except ValueError as error:
         name = place.sent.get("expires_at", "expires_at")
-        raise InvalidRequest.body(f"{place.pointer}/{name}", f"is {error}") from None
+        raise InvalidRequest.body(f"{place.pointer}/{name}", str(error)) from None
 
 
 def _require(values: dict[str, Any], sent: dict[str, str], pointer: str) -> None:

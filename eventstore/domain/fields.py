@@ -18,7 +18,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 _MESSAGES = {
     "missing": "is required",
-    "extra_forbidden": "is not a field of this request",
+    "extra_forbidden": "is not a field of {document}",
+    "too_short": "must not be empty",
+    "string_too_short": "must not be empty",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "literal_error": "must be {expected}",
     "string_type": "must be a string",
     "int_type": "must be an integer",
     "bool_type": "must be true or false",
@@ -45,7 +50,10 @@ def interrupt_id(value: str) -> str:
 
 def instant(value: str) -> str:
     """An RFC 3339 time, kept as it was written. Raises ValueError."""
-    instants.parse(value)
+    try:
+        instants.parse(value)
+    except ValueError as error:
+        raise ValueError(f"is {error}") from None
     return value
 
 
@@ -76,9 +84,14 @@ InterruptId = Annotated[str, AfterValidator(interrupt_id)]
 Instant = Annotated[str, AfterValidator(instant)]
 
 
-def field_errors(error: ValidationError, pointer: str = "", sent: dict[str, str] | None = None) -> list[FieldError]:
-    """Pydantic's findings, each with its place in the body. `sent` tells how the sender spelled a top-level name."""
-    return [FieldError(_message(found), pointer=pointer + _place(found["loc"], sent)) for found in error.errors()]
+def field_errors(
+    error: ValidationError, pointer: str = "", sent: dict[str, str] | None = None, document: str = "this request"
+) -> list[FieldError]:
+    """Pydantic's findings in our words, each with its place in the body. `sent`: how the sender spelled a top-level
+    name. `document`: what has the fields."""
+    return [
+        FieldError(_message(found, document), pointer=pointer + _place(found["loc"], sent)) for found in error.errors()
+    ]
 
 
 def _place(location: tuple[Any, ...], sent: dict[str, str] | None) -> str:
@@ -88,7 +101,9 @@ def _place(location: tuple[Any, ...], sent: dict[str, str] | None) -> str:
     return "".join("/" + jsontext.escape_pointer(name) for name in names)
 
 
-def _message(found: Any) -> str:
+def _message(found: Any, document: str) -> str:
+    if found["type"] == "int_type" and isinstance(found["input"], jsontext.LongInteger):
+        return "is out of range"
     if known := _MESSAGES.get(found["type"]):
-        return known
+        return known.format(**found.get("ctx", {}), document=document)
     return str(found["msg"]).removeprefix("Value error, ").removeprefix("Input ")

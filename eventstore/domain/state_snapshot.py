@@ -61,7 +61,7 @@ def parse(document: Any, pointer: str = "") -> StateSnapshot:
     try:
         return StateSnapshot.model_validate(document)
     except ValidationError as error:
-        raise InvalidSnapshot.of(field_errors(error, pointer)) from None
+        raise InvalidSnapshot.of(field_errors(error, pointer, document="a state_snapshot")) from None
 
 
 def parse_request(document: Any, pointer: str) -> StateSnapshot:

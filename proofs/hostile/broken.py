@@ -9,7 +9,9 @@ MUTATIONS = (
         "a-garbled-place-is-taken",
         (
             Patch(
-                "api/stream.py", '_SEQ = re.compile(r"-?[1-9][0-9]{0,14}", re.ASCII)', '_SEQ = re.compile(r"-?[0-9]+")'
+                "api/stream.py",
+                '_SEQ = re.compile(r"(-?)([1-9][0-9]*)", re.ASCII)',
+                '_SEQ = re.compile(r"(-?)([0-9]+)")',
             ),
         ),
         {"part": "wire"},
