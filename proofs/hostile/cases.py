@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from collections.abc import Callable
@@ -133,6 +134,12 @@ class Cases:
         line = b'{"type":"a.b","data":{"x":"%s"}}' % (b"y" * size)
         taken = size < 256 * KIB and count <= 1_000
         return self._post(b"\n".join([line] * count), "large", count if taken else 0)
+
+    def costly_schema(self) -> Hostile:
+        """A schema whose answers could hold up a server, or whose patterns could."""
+        data = {"interrupt_id": f"c{self.number}", "kind": "question", "response_schema": self.chance.choice(_COSTLY)}
+        line = json.dumps({"type": "input.requested", "data": data}).encode()
+        return self._post(b"\n".join([*self._batch(1).split(b"\n"), line]), "a costly schema", 0)
 
     def huge(self) -> Hostile:
         return self._post(b" " * (5 * KIB * KIB), "beyond the limit of a body", 0)
@@ -343,6 +350,16 @@ _STRANGE_LINES = (
     b'{"type":"data.type","data":{"type":"session.completed","seq":-1,"by":"layby"}}',
     b'{"occurred_at":"2026-11-29T12:00:00+23:59","type":"a.b"}',
 )
+_COSTLY: tuple[object, ...] = (
+    {"pattern": r"\pL{9000}"},
+    {"pattern": "((((a{50}){50}){50}){50})b"},
+    {"anyOf": [{"pattern": "x" * 100}] * 60},
+    functools.reduce(
+        lambda inner, _: {"unevaluatedItems": True, "if": inner, "then": {}}, range(25), {"type": "array"}
+    ),
+    functools.reduce(lambda inner, _: {"anyOf": [inner, inner]}, range(15), {"type": "array"}),
+    {"$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}, "$ref": "#/$defs/a"},
+)
 _KINDS: dict[Callable[[Cases], Hostile], int] = {
     Cases.good: 6,
     Cases.chunked: 8,
@@ -351,6 +368,7 @@ _KINDS: dict[Callable[[Cases], Hostile], int] = {
     Cases.strange_json: 8,
     Cases.deep: 4,
     Cases.large: 1,
+    Cases.costly_schema: 2,
     Cases.huge: 1,
     Cases.wrong_length: 6,
     Cases.two_lengths: 4,

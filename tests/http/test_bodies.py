@@ -71,6 +71,13 @@ def test_an_event_of_exactly_its_size_is_taken(api, sid):
     assert api.publish(sid, event).status_code == 413
 
 
+def test_a_response_too_long_for_the_patterns_of_a_call_leaves_it_pending(api, sid, problem):
+    iid = api.ask(sid, kind="question", response_schema={"pattern": "(a|b)*a(a|b){500}c"})
+    told = problem(api.decide(sid, iid, "respond", response="ab" * 50_000), 422, "invalid-request")["errors"]
+    assert told == [{"pointer": "/response", "message": "is too long to be checked against the patterns of this call"}]
+    assert api.decide(sid, iid, "respond", response="a" * 501 + "c").json()["outcome"] == "applied"
+
+
 def test_a_message_beyond_the_size_of_an_event_is_refused(api, sid, problem):
     large, fits = "y" * 262_143, "y" * 262_142
     token = api.get(f"/v1/sessions/{sid}").json()["continuation_token"]
