@@ -29,7 +29,7 @@ QUIET_PER_S = 100
 
 async def lag(scene: Scene) -> None:
     """Fifty are due each second, in every other block of two seconds; appends go on all the while."""
-    blocks = scene.run.pick(quick=1, full=30, mutated=1)
+    blocks = scene.run.pick(quick=1, full=24, mutated=1)
     connected, seen = asyncio.Event(), dict[str, float]()
     following = asyncio.create_task(follow(scene.server, seen, connected))
     await asyncio.wait_for(connected.wait(), 30)

@@ -20,7 +20,7 @@ from proofs.model.running import Size, examples
 from proofs.proof import Mutation, Patch, Proof, Run
 from proofs.servers import Server
 
-FULL_S = 120.0
+FULL_S = 90.0
 """For each of the two ways."""
 
 

@@ -77,7 +77,7 @@ def killed(run: Run, compared: Compared) -> None:
     deaths, unheard = 0, 0
     with opened(run, "killed") as store:
         store.crowd()
-        for _ in range(run.pick(quick=1, full=8, mutated=1)):
+        for _ in range(run.pick(quick=1, full=6, mutated=1)):
             for at in range(1, run.pick(quick=3, full=7)):
                 for where in ("before", "after"):
                     store.write(run.pick(quick=2, full=10))
@@ -98,7 +98,7 @@ def meeting(run: Run, compared: Compared) -> None:
     """Two read the same; one writes and is killed before it moves the checkpoint; then the other writes too."""
     met = 0
     with opened(run, "meeting") as store:
-        for _ in range(run.pick(quick=3, full=30)):
+        for _ in range(run.pick(quick=3, full=20)):
             store.write(run.pick(quick=6, full=20))
             for partition in store.partitions:
                 first = projecting(store.engine.url, partition, (1, "before"))
@@ -118,7 +118,7 @@ def zombies(run: Run, compared: Compared) -> None:
     other generations are served. Nothing that is stored may change by that."""
     woken = 0
     with opened(run, "zombies") as store:
-        for number in range(run.pick(quick=2, full=16)):
+        for number in range(run.pick(quick=2, full=10)):
             store.write(run.pick(quick=6, full=20))
             asleep = [one for one in (_asleep(store, p, 1 + (p + number) % 2) for p in store.partitions) if one]
             if number % 2 == 0:
@@ -181,7 +181,7 @@ def meanwhile(run: Run, compared: Compared) -> None:
 
 def trimmed(run: Run, compared: Compared) -> None:
     """More is committed than the feed keeps, while nobody projects."""
-    rounds = run.pick(quick=1, full=4)
+    rounds = run.pick(quick=1, full=3)
     with opened(run, "trimmed", feed_keep=FEED_KEEP) as store:
         store.write(3)
         for partition in store.partitions:
