@@ -103,9 +103,9 @@ async def _verify(settings: Settings, tenant: str, session: str | None, tally: T
     try:
         async with _store(settings) as (connection, keys):
             verifier, records = Verifier(connection, keys), Records(connection)
-            if session is None:
-                await _check_known(tenant, verifier, Keyring(connection))
             now, losses = await records.now(), await records.all()
+            if session is None and not losses:  # what was lost may have been all that the tenant had
+                await _check_known(tenant, verifier, Keyring(connection))
             for loss in losses:
                 tally.lost(loss, tenant)
             if acknowledge:
