@@ -11,8 +11,8 @@ from pathlib import Path
 from proofs.proof import Patch
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("eventstore", "projections", "api", "cli", "proofs", "benchmarks", "tests")
-"""What a proof imports, or starts; the dependencies are those of the interpreter that runs."""
+PACKAGES = ("eventstore", "projections", "api", "cli", "proofs", "benchmarks", "tests", "examples", "docs")
+"""What a proof imports, or starts, and what its tests read; the dependencies are those of the interpreter that runs."""
 
 
 @contextlib.contextmanager
