@@ -16,9 +16,8 @@ from api.principal import Door
 from eventstore.domain.errors import UntrustedOrigin
 
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_NAME_OF_A_NETWORK: Final = re.compile(r"[a-z][a-z0-9_-]*(?::\d{0,5})?", re.ASCII | re.IGNORECASE)
-"""Without a dot: a service of a container, an alias of this machine. Nobody can register one, so no page comes from a
-stranger's."""
+_WITHOUT_DOTS: Final = re.compile(r"[a-z][a-z0-9_-]*(?::\d{0,5})?", re.ASCII | re.IGNORECASE)
+"""A service of a container, an alias of this machine. Nobody can register such a name, so no stranger's page has it."""
 _HOST = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]/@]+))(?::\d{0,5})?", re.ASCII)
 
 
@@ -55,7 +54,7 @@ class OpenDoor:
             raise UntrustedOrigin("a page of another host may change nothing on an open server; make a key for it")
 
     def _is_known(self, place: str) -> bool:
-        return _NAME_OF_A_NETWORK.fullmatch(place) is not None or self._is_local(place)
+        return _WITHOUT_DOTS.fullmatch(place) is not None or self._is_local(place)
 
     def _is_local(self, place: str) -> bool:
         """Whether a host, with or without a port, is this machine."""

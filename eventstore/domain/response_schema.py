@@ -36,8 +36,7 @@ def check(schema: Any) -> int:
     if not isinstance(schema, (dict, bool)):
         raise Unfit("must be a JSON Schema: an object, or true or false")
     try:
-        parts = schema_weight.parts(schema) * _ONE_PART
-        return parts + (_room(schema) if pattern_weight.find(schema) else _validator(schema, 1) and 0)
+        return schema_weight.parts(schema) * _ONE_PART + _room(schema)
     except schema_weight.TooHeavy as error:
         raise Unfit(str(error)) from None
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
@@ -45,7 +44,10 @@ def check(schema: Any) -> int:
 
 
 def _room(schema: Any) -> int:
-    """In how much the patterns have room. Raises what the library says if it is too little."""
+    """In how much the patterns have room. Raises what the library says of a schema that is none, or too large."""
+    if not pattern_weight.find(schema):
+        _validator(schema, 1)
+        return 0
     for room in pattern_weight.ROOMS[:-1]:
         try:
             _validator(schema, room)
