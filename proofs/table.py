@@ -14,12 +14,12 @@ _LEFT = 14
 
 
 def render(results: Sequence[Result], seconds: float, size: Size) -> str:
-    """The table, with a line of summary at its end."""
+    """The table; at its end what did not hold, and a line of summary."""
     lines = ["", f"{'proof':{_LEFT}}what it proves, its figures, and the faults it was seen to catch", "-" * WIDTH]
     for name in dict.fromkeys(result.proof for result in results):
         lines += _rows(name, [result for result in results if result.proof == name])
         lines.append("-" * WIDTH)
-    return "\n".join([*lines, _summary(results, seconds, size)])
+    return "\n".join([*lines, *_not_good(results), _summary(results, seconds, size)])
 
 
 def _rows(name: str, results: list[Result]) -> list[str]:
@@ -29,7 +29,6 @@ def _rows(name: str, results: list[Result]) -> list[str]:
             verdict = "HELD" if result.good else result.outcome.upper()
             parts += _wrapped(f"{verdict} after {result.seconds:.0f} s")
             parts += _wrapped("; ".join(f"{key}: {value}" for key, value in result.figures.items()))
-            parts += [] if result.good else _wrapped(result.words)
     broken = [result for result in results if result.mutation]
     caught = [result.mutation for result in broken if result.good]
     untried = [result.mutation for result in broken if result.outcome == INTERRUPTED]
@@ -38,6 +37,19 @@ def _rows(name: str, results: list[Result]) -> list[str]:
     parts += _wrapped(f"caught: {', '.join(caught)}{rest}") if caught else []
     parts += _wrapped(f"NOT CAUGHT: {', '.join(missed)}") if missed else []
     parts += _wrapped(f"interrupted: {', '.join(untried)}") if untried else []
+    return _row(name, parts)
+
+
+def _not_good(results: Sequence[Result]) -> list[str]:
+    lines = list[str]()
+    for one in results:
+        if not one.good and one.outcome != INTERRUPTED:
+            verdict = f"the fault {one.mutation} was not caught: {one.outcome}" if one.mutation else one.outcome.upper()
+            lines += _row(one.proof, [verdict, *_wrapped(one.words)])
+    return lines
+
+
+def _row(name: str, parts: list[str]) -> list[str]:
     return [f"{name if not index else '':{_LEFT}}{part}" for index, part in enumerate(parts)]
 
 
