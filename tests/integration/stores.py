@@ -7,6 +7,10 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
 from eventstore.batch import Answer, Retry
 from eventstore.domain.commands import Command, CreateSession, NewEvent
 from eventstore.eventstore import EventStore
@@ -66,6 +70,14 @@ async def texts(store: EventStore, session_id: str = "s1") -> list[Any]:
 
 async def count(store: EventStore, kind: str, session_id: str = "s1") -> int:
     return (await types(store, session_id)).count(kind)
+
+
+async def skip_without_waitaof(client: Redis) -> None:
+    """Skip a test on an engine that cannot say what is on disk, such as Redis 7.0."""
+    try:
+        await client.execute_command("WAITAOF", 0, 0, 1)
+    except ResponseError:
+        pytest.skip("this engine has no WAITAOF")
 
 
 async def passed(store: EventStore, ms: int) -> None:

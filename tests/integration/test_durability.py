@@ -8,7 +8,7 @@ import pytest
 from redis.asyncio import Redis
 
 from tests.integration.conftest import OpenStore
-from tests.integration.stores import create, key, note, send
+from tests.integration.stores import create, key, note, send, skip_without_waitaof
 
 pytestmark = pytest.mark.anyio
 
@@ -16,6 +16,8 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(params=["everysec", "no"])
 async def later(request: pytest.FixtureRequest, redis: Redis) -> AsyncGenerator[str]:
     """An engine that answers first, and syncs every second, or when the system likes."""
+    if request.param == "everysec":
+        await skip_without_waitaof(redis)
     await redis.config_set("appendfsync", request.param)
     yield {"everysec": "fsync", "no": "memory"}[request.param]
     await redis.config_set("appendfsync", "always")

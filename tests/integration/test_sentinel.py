@@ -13,7 +13,7 @@ from eventstore.eventstore import EventStore
 from eventstore.settings import Durability
 from proofs.engines import MASTER, Sentinels, eventually
 from tests.integration.clusters import clear, opened
-from tests.integration.stores import TENANT, create, key, note, send, until
+from tests.integration.stores import TENANT, create, key, note, send, skip_without_waitaof, until
 from tests.unit.domain.given import ask
 
 pytestmark = pytest.mark.anyio
@@ -61,6 +61,7 @@ async def test_a_master_that_is_killed_is_followed_by_its_replica(
 ) -> None:
     monkeypatch.setattr("eventstore.tail.POLL_S", 60.0)
     store, other = stores
+    await skip_without_waitaof(store.connection.client)
     await create(store)
     await until(lambda: _replicated(store))
     tail = other.follow(TENANT, "s1", 0)
