@@ -272,7 +272,7 @@ async def test_a_primary_that_hangs_holds_up_nobody_else(store: EventStore, clus
         await create(store, name)
     victim.freeze()
     try:
-        hanging = [asyncio.create_task(_until_sent(store, "s1")), asyncio.create_task(store.page(TENANT, "s1", 1, 1))]
+        hanging = [asyncio.create_task(_until_sent(store, "s1")), asyncio.create_task(_until_read(store, "s1"))]
         began = time.monotonic()
         for _ in range(20):
             await asyncio.gather(*(send(store, note(), session_id=name) for name in elsewhere))
@@ -304,6 +304,16 @@ async def _until_sent(store: EventStore, session_id: str) -> None:
         try:
             await send(store, note("at last"), session_id=session_id, retry=key("at last"))
         except StoreUnavailable:
+            await asyncio.sleep(0.05)
+        else:
+            return
+
+
+async def _until_read(store: EventStore, session_id: str) -> None:
+    while True:
+        try:
+            await store.page(TENANT, session_id, 1, 1)
+        except StoreUnavailable:  # it took longer than a request is tried for until a replica took over
             await asyncio.sleep(0.05)
         else:
             return
