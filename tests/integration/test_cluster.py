@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from typing import Any
 
 import pytest
@@ -272,7 +272,10 @@ async def test_a_primary_that_hangs_holds_up_nobody_else(store: EventStore, clus
         await create(store, name)
     victim.freeze()
     try:
-        hanging = [asyncio.create_task(_until_sent(store, "s1")), asyncio.create_task(_until_read(store, "s1"))]
+        hanging = [
+            asyncio.create_task(_until_sent(store, "s1")),
+            asyncio.create_task(_until_served(lambda: store.page(TENANT, "s1", 1, 1))),
+        ]
         began = time.monotonic()
         for _ in range(20):
             await asyncio.gather(*(send(store, note(), session_id=name) for name in elsewhere))
@@ -300,20 +303,15 @@ async def test_what_replicas_do_not_confirm_is_not_claimed(cluster: Cluster) -> 
 
 
 async def _until_sent(store: EventStore, session_id: str) -> None:
+    await _until_served(lambda: send(store, note("at last"), session_id=session_id, retry=key("at last")))
+
+
+async def _until_served(ask_once: Callable[[], Awaitable[object]]) -> None:
+    """A replica may take longer to take over than one request is tried for."""
     while True:
         try:
-            await send(store, note("at last"), session_id=session_id, retry=key("at last"))
+            await ask_once()
         except StoreUnavailable:
-            await asyncio.sleep(0.05)
-        else:
-            return
-
-
-async def _until_read(store: EventStore, session_id: str) -> None:
-    while True:
-        try:
-            await store.page(TENANT, session_id, 1, 1)
-        except StoreUnavailable:  # it took longer than a request is tried for until a replica took over
             await asyncio.sleep(0.05)
         else:
             return
