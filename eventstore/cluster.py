@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 from redis.crc import key_slot
 
 from eventstore.address import Address, Host, UnfitEngine, spell
+from eventstore.links import link
 from eventstore.node import AWAY, Node
 from eventstore.topology import Changing, briefly
 
@@ -72,7 +73,7 @@ class Cluster(Changing):
 
     async def _ask(self, host: Host) -> list[Any]:
         redis: Any = Redis  # its keyword arguments are untyped
-        client = redis.from_url(self.address.url_of(host), single_connection_client=True, **briefly())
+        client = link(redis.from_url(self.address.url_of(host), single_connection_client=True, **briefly()))
         try:
             slots: list[Any] = await client.execute_command("CLUSTER SLOTS")
         finally:

@@ -12,6 +12,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from eventstore.links import link
 from eventstore.scripts import Argument, Script, ScriptCall
 from eventstore.tasks import end
 
@@ -194,14 +195,16 @@ class Node:
 def connect(url: str) -> Any:
     """A client of one engine, with a few connections, that tries nothing twice by itself."""
     pool: Any = BlockingConnectionPool  # its keyword arguments are untyped
-    return Redis(
-        connection_pool=pool.from_url(
-            url,
-            max_connections=MAX_CONNECTIONS,
-            timeout=SOCKET_TIMEOUT_S,
-            socket_timeout=SOCKET_TIMEOUT_S,
-            socket_connect_timeout=CONNECT_TIMEOUT_S,
-            retry=Retry(NoBackoff(), 0),
-            protocol=2,
+    return link(
+        Redis(
+            connection_pool=pool.from_url(
+                url,
+                max_connections=MAX_CONNECTIONS,
+                timeout=SOCKET_TIMEOUT_S,
+                socket_timeout=SOCKET_TIMEOUT_S,
+                socket_connect_timeout=CONNECT_TIMEOUT_S,
+                retry=Retry(NoBackoff(), 0),
+                protocol=2,
+            )
         )
     )

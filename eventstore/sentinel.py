@@ -9,6 +9,7 @@ from redis import exceptions as redis_errors
 from redis.asyncio.sentinel import Sentinel
 
 from eventstore.address import Address, Host, UnfitEngine, spell
+from eventstore.links import link
 from eventstore.node import Node
 from eventstore.topology import Changing, briefly
 
@@ -24,6 +25,8 @@ class Watched(Changing):
         self.replicas: list[Host] = []
         own: dict[str, Any] = dict(address.sentinel_credentials)
         self._sentinels: Any = Sentinel(list(address.hosts), sentinel_kwargs={**own, **briefly()})
+        for sentinel in self._sentinels.sentinels:
+            link(sentinel)
 
     @property
     def known(self) -> bool:

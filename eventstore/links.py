@@ -1,0 +1,60 @@
+"""Connections of redis-py that say what has happened when they are lost in the middle of something.
+
+A socket that the other end resets while a request is being written is closed under redis-py's hands. uvloop's
+transports then raise a RuntimeError, and a connection that somebody else has closed meanwhile, such as with a node that
+left, has no socket at all, which is an AttributeError. Neither is an error of Redis to redis-py, so that it would pass
+for a fault of ours, and not for an engine that is away. Here both are what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from redis import exceptions as redis_errors
+from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
+
+_LOST = (RuntimeError, AttributeError)
+
+
+class _Link(AbstractConnection):
+    """Everything that is sent goes through the first of these, and everything that is heard through the second."""
+
+    async def send_packed_command(self, command: bytes | str | Iterable[bytes], check_health: bool = True) -> None:
+        try:
+            await super().send_packed_command(command, check_health)
+        except _LOST as error:
+            raise _explained(error) from error
+
+    async def read_response(self, *args: Any, **options: Any) -> Any:
+        read: Any = super().read_response  # what it gives is typed in part only
+        try:
+            return await read(*args, **options)
+        except _LOST as error:
+            raise _explained(error) from error
+
+
+def _explained(error: Exception) -> redis_errors.ConnectionError:
+    return redis_errors.ConnectionError(f"the connection was lost under way: {error}")
+
+
+class _Tcp(_Link, Connection):
+    pass
+
+
+class _Tls(_Link, SSLConnection):
+    pass
+
+
+class _Socket(_Link, UnixDomainSocketConnection):
+    pass
+
+
+_LINKS = {Connection: _Tcp, SSLConnection: _Tls, UnixDomainSocketConnection: _Socket}
+
+
+def link(client: Any) -> Any:
+    """The same client, whose connections from now on are of this kind; for one that has not connected yet."""
+    pool = client.connection_pool
+    pool.connection_class = _LINKS[pool.connection_class]
+    return client
