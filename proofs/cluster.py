@@ -13,13 +13,9 @@ store here, and the first key would close the door for every other test.
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
-from proofs import builds, losing
+from proofs import builds, losing, suites
 from proofs.engines import Cluster, Engine
 from proofs.load import Load
 from proofs.proof import Mutation, Patch, Proof, Run
@@ -115,24 +111,10 @@ async def _kill_primary(run: Run, cluster: Cluster, load: Load, number: int) -> 
 
 
 def _conformance(run: Run, cluster: Cluster) -> None:
-    suite = Path(os.environ.get("CONFORMANCE_SUITE", builds.ROOT.parent / "shared" / "conformance"))
-    if not suite.is_dir():
-        run.figure("conformance suite", "not beside the checkout, not run")
-        return
-    run.progress("the conformance suite runs on the cluster")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "-o", "timeout=300"]
-    command += ["--rootdir", str(suite), str(suite), f"--ignore={suite / 'test_keys.py'}"]
-    environment = os.environ | {
-        "PYTHONPATH": str(builds.ROOT),
-        "LAYBY_CMD": f"{sys.executable} -m cli serve",
-        "LAYBY_REDIS_URL": cluster.url,
-    }
-    done = subprocess.run(
-        command, cwd=builds.ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False
+    passed = suites.conformance(
+        run, "the cluster", builds.ROOT, "--ignore-glob=*/test_keys.py", settings={"LAYBY_REDIS_URL": cluster.url}
     )
-    last = (done.stdout.strip().splitlines() or ["no test ran"])[-1]
-    run.check(done.returncode == 0, f"conformance on a cluster: {last}\n{done.stdout[-3000:]}{done.stderr[-500:]}")
-    run.figure("conformance suite", last.strip("= ").partition(" in ")[0])
+    run.figure("conformance suite", passed or "not beside the checkout, not run")
 
 
 PROOF = Proof(

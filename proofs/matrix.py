@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -22,7 +21,7 @@ from pathlib import Path
 from redis.exceptions import ResponseError
 
 from eventstore.engine.process import find_binary
-from proofs import builds
+from proofs import builds, suites
 from proofs.engines import Engine
 from proofs.proof import CannotRun, Mutation, Patch, Proof, Run
 from proofs.servers import Server, running
@@ -135,23 +134,10 @@ def _suite(run: Run, kind: Kind) -> None:
         subprocess.run(["git", "init", "--quiet", root], check=True)  # some tests ask it for the files of the tree
         tests = [str(root / path) for path in run.pick(quick=QUICK_TESTS, full=FULL_TESTS)]
         ignored = [f"--ignore-glob=*/{name}" for name in NOT_HERE]
-        passed = _pytest(run, kind, root, [*tests, *ignored])
-        suite = Path(os.environ.get("CONFORMANCE_SUITE", builds.ROOT.parent / "shared" / "conformance"))
-        if run.size == "full" and suite.is_dir():
-            more = ["-c", "/dev/null", "--rootdir", str(suite), str(suite)]
-            passed += "; conformance " + _pytest(run, kind, root, more)
+        passed = suites.tests(run, kind.title, root, [*tests, *ignored])
+        if run.size == "full" and (more := suites.conformance(run, kind.title, root)):
+            passed += f"; conformance {more}"
     run.figure(kind.title, passed)
-
-
-def _pytest(run: Run, kind: Kind, root: Path, arguments: list[str]) -> str:
-    """The line of summary. Raises `Breach` with the failures."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "timeout=300", *arguments]
-    environment = os.environ | {"PYTHONPATH": str(root), "LAYBY_CMD": f"{sys.executable} -m cli serve"}
-    run.progress(f"{kind.title}: {len(arguments)} arguments of tests under way")
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=1500, check=False)
-    last = (done.stdout.strip().splitlines() or ["no test ran"])[-1]
-    run.check(done.returncode == 0, f"{kind.title}: {last}\n{done.stdout[-3000:]}{done.stderr[-500:]}")
-    return re.sub(r"[=\s]+in .*", "", last).strip("= ")
 
 
 PROOF = Proof(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from proofs import suites
 from proofs.__main__ import main
 from proofs.catalogue import NAMES, load
 from proofs.proof import Mutation, Proof
@@ -64,3 +65,7 @@ def test_each_module_of_the_proofs_is_in_their_readme() -> None:
     assert [stem for stem in sorted(shared) if f"`{stem}.py`" not in readme and f"`{stem}/`" not in readme] == []
     assert first_cells(readme)
     assert not re.search(r"TODO", readme)
+
+
+def test_the_proofs_leave_out_of_the_conformance_suite_what_ci_leaves_out() -> None:
+    assert f'--deselect "{suites.LEFT_OUT}"' in text(Path(".ci/run"))

@@ -13,7 +13,7 @@ from eventstore.eventstore import EventStore
 from eventstore.settings import Durability
 from proofs.engines import MASTER, Sentinels, eventually
 from tests.integration.clusters import clear, opened
-from tests.integration.stores import TENANT, create, key, note, send, skip_without_waitaof, until
+from tests.integration.stores import TENANT, create, key, note, send, until
 from tests.unit.domain.given import ask
 
 pytestmark = pytest.mark.anyio
@@ -37,8 +37,9 @@ async def sentinels(group: Sentinels) -> AsyncGenerator[Sentinels]:
 
 def _in_step(group: Sentinels) -> bool:
     about = group.master.client.info("replication")
-    linked = [about[name]["state"] for name in about if name.startswith("slave") and isinstance(about[name], dict)]
-    return about["role"] == "master" and linked == ["online"] * (len(group.engines) - 1)
+    replicas = [about[name] for name in about if name.startswith("slave") and isinstance(about[name], dict)]
+    reached = [one["offset"] for one in replicas if one["state"] == "online"]
+    return about["role"] == "master" and reached == [about["master_repl_offset"]] * (len(group.engines) - 1)
 
 
 @pytest.fixture
@@ -61,9 +62,8 @@ async def test_a_master_that_is_killed_is_followed_by_its_replica(
 ) -> None:
     monkeypatch.setattr("eventstore.tail.POLL_S", 60.0)
     store, other = stores
-    await skip_without_waitaof(store.connection.client)
     await create(store)
-    await until(lambda: _replicated(store))
+    await asyncio.to_thread(eventually, lambda: _in_step(sentinels), "the replica is in step")
     tail = other.follow(TENANT, "s1", 0)
     await anext(tail)
     following = asyncio.create_task(anext(tail))
@@ -110,10 +110,6 @@ async def test_one_that_is_no_sentinel_is_said(sentinels: Sentinels) -> None:
     with pytest.raises(UnfitEngine, match="is no Sentinel: unknown command"):
         async with opened(f"redis+sentinel://{redis}/{MASTER}"):
             pass
-
-
-async def _replicated(store: EventStore) -> bool:
-    return (await send(store, note("before"))).durability == "replicated"
 
 
 async def _expired(store: EventStore) -> bool:
