@@ -180,7 +180,7 @@ def deed_faults(log: Sequence[Event], deeds: Iterable[Deed]) -> Iterator[str]:
     for event in log:
         if event["type"].startswith(GOVERNED) and event["type"] not in DERIVED:
             left[event["type"], event["data"].get("interrupt_id")].append(event)
-    for deed in sorted(deeds, key=lambda one: not one.certain):
+    for deed in sorted(deeds, key=lambda one: (not one.certain, one.invoked)):  # of those alike, whoever was first
         there = left[deed.type, deed.data.get("interrupt_id")]
         fit = [event for event in there if _fits(event, deed)]
         if deed.certain and len(fit) != 1:

@@ -73,7 +73,7 @@ class History:
         """What its clients were told that the log holds of it, and what it may hold."""
         granted = set[int | None]()
         for one in self.operations:
-            made = _event(one.asked)
+            made, invoked = _event(one.asked), one.invoked
             if made is None or (one.heard and one.heard.word not in EFFECTIVE):
                 continue
             kind, by, data = made
@@ -82,8 +82,15 @@ class History:
                     continue
                 granted.add(one.heard.attempt)
                 data["attempt"] = one.heard.attempt
+                invoked = self._claimed_since(one)
             data["interrupt_id"] = self.interrupt_id
-            yield Deed(kind, data, by, one.heard is not None, one.invoked, one.answered, one.heard and one.heard.seq)
+            yield Deed(kind, data, by, one.heard is not None, invoked, one.answered, one.heard and one.heard.seq)
+
+    def _claimed_since(self, claim: Done) -> int:
+        """From when on the claim that was granted may have been made: one of the same owner whose answer nobody heard
+        may have made it, and this one renewed it."""
+        unheard = (one.invoked for one in self.operations if one.asked == claim.asked and one.heard is None)
+        return min([claim.invoked, *unheard])
 
     def late(self) -> Late:
         """Decisions that came too late, or may have."""

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from proofs.histories.linearizability import NEVER
+from proofs.histories.call import Claim, Heard
+from proofs.histories.linearizability import NEVER, Operation
 from proofs.histories.logs import (
     MARKED,
     Append,
@@ -17,12 +18,15 @@ from proofs.histories.logs import (
     Told,
     append_faults,
     deadline_faults,
+    deed_faults,
     faults,
     follower_faults,
     half_seen_faults,
     instant,
     real_time_faults,
 )
+from proofs.histories.register import Register
+from proofs.histories.witness import ANYONE, History
 
 START = 1_800_000_000_000
 
@@ -148,6 +152,21 @@ ORDERS: dict[str, tuple[Told, bool]] = {
 def test_the_order_of_a_log_is_held_against_real_time(name: str) -> None:
     known, good = ORDERS[name]
     assert (list(real_time_faults(known)) == []) is good
+
+
+def test_a_claim_whose_answer_nobody_heard_may_be_the_one_that_a_later_one_renewed() -> None:
+    claim, granted = Claim("ann"), Heard("granted", attempt=1, until=instant(START))
+    renewed = Operation(claim, granted, 50, 60)
+    for others, faults_found in (
+        ([Operation(claim, None, 10, NEVER)], 0),
+        ([Operation(Claim("bob"), None, 10, NEVER)], 1),
+        ([], 1),
+    ):
+        call = History("c", Register(), [*others, renewed])
+        known = Told([_append(1, 3, 30, 40)], list(call.deeds()))
+        events = log(STARTED, ("action.claimed", 5, {"interrupt_id": "c", "owner": "ann", "attempt": 1}), marked(1))
+        assert list(deed_faults([event | {"by": ANYONE} for event in events], known.deeds)) == []
+        assert len(list(real_time_faults(known))) == faults_found
 
 
 def test_a_read_that_ends_within_a_batch_is_found() -> None:
