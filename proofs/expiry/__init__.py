@@ -37,7 +37,8 @@ async def _prove(run: Run, scene: Scene) -> None:
 def _figures(run: Run, found: dict[str, Expired]) -> None:
     """How late the expiries were, by the time with which they are recorded."""
     for part, what in (("lag", f"{parts.DUE_PER_S} due each second"), ("mass", "due in one second")):
-        these = [one for name, one in found.items() if name.startswith(part)]
+        rounds = [name.partition("-")[0] for name in found if name.startswith(part)]
+        these = [one for name, one in found.items() if name.startswith(f"{max(rounds, default='')}-")]  # `Scene.ask`
         if not these:
             continue
         count = f"{len(these):,} {what}" if part == "mass" else what
