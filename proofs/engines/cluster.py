@@ -12,6 +12,7 @@ from redis.crc import key_slot
 from proofs.engines.single import NODE_TIMEOUT_MS, Engine, Group, eventually, free_port, is_linked, is_primary
 
 SLOTS = 16_384
+MOVED_AT_ONCE = 100
 
 
 class Cluster(Group):
@@ -117,11 +118,13 @@ class Cluster(Group):
     def move_keys(self, slot: int, target: Engine, most: int | None = None) -> int:
         """Take keys of an open slot over to the target: all of them, or so many. How many it took."""
         source, moved = self.owner(slot), 0
-        while keys := source.client.execute_command("CLUSTER GETKEYSINSLOT", slot, min(100, (most or 100) - moved)):
+        while most is None or moved < most:
+            count = MOVED_AT_ONCE if most is None else min(MOVED_AT_ONCE, most - moved)
+            keys = source.client.execute_command("CLUSTER GETKEYSINSLOT", slot, count)
+            if not keys:
+                break
             source.client.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *keys)
             moved += len(keys)
-            if most is not None and moved >= most:
-                break
         return moved
 
     def end_move(self, slot: int, target: Engine) -> None:

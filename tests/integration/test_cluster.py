@@ -236,6 +236,16 @@ async def test_a_slot_that_nobody_serves_is_no_outage_of_a_node(pair: Cluster) -
         await send(store, note("here"))
 
 
+async def test_a_slot_of_many_keys_is_moved_whole(pair: Cluster) -> None:
+    """Else a proof that moves it ends with a slot that cannot be given away."""
+    slot, (first, second) = Cluster.slot("{p00}"), pair.nodes
+    owner, target = (first, second) if pair.owner(slot) is first else (second, first)
+    for n in range(250):
+        owner.client.set(f"{{p00}}{n}", n)
+    pair.move_slot(slot, target)
+    assert (owner.client.dbsize(), target.client.dbsize()) == (0, 250)
+
+
 # A node goes
 
 
