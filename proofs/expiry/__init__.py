@@ -37,8 +37,9 @@ async def _prove(run: Run, scene: Scene) -> None:
 def _figures(run: Run, found: dict[str, Expired]) -> None:
     """How late the expiries were, by the time with which they are recorded."""
     for part, what in (("lag", f"{parts.DUE_PER_S} due each second"), ("mass", "due in one second")):
-        rounds = [name.partition("-")[0] for name in found if name.startswith(part)]
-        these = [one for name, one in found.items() if name.startswith(f"{max(rounds, default='')}-")]  # `Scene.ask`
+        # The last round alone: one that was asked too slowly is asked again (`Scene.ask`), and expires all the same.
+        last = max((name.partition("-")[0] for name in found if name.startswith(part)), default="")
+        these = [one for name, one in found.items() if name.startswith(f"{last}-")]
         if not these:
             continue
         count = f"{len(these):,} {what}" if part == "mass" else what

@@ -104,7 +104,7 @@ async def test_writing_to_a_socket_that_was_closed_meanwhile_finds_a_lost_connec
         link = client.connection_pool.make_connection()
         await link.connect()
         link._writer.transport.abort()
-        await asyncio.sleep(0.01)
+        await link._writer.wait_closed()
         with pytest.raises(Lost):
             await link.send_command("PING")
 
@@ -116,7 +116,7 @@ async def test_who_waits_for_a_node_that_is_let_go_of_finds_a_lost_connection() 
         await introduced(reader, writer)
         await reader.readuntil(b"LRANGE")
         writer.write(b"*2\r\n$1\r\na\r\n")
-        await asyncio.sleep(0.05)  # until the half has been read
+        await writer.drain()
         under_way.set()
         await reader.read()
 
