@@ -1,8 +1,8 @@
 """Named points at which a process dies. They stand in no product file: a proof patches them into a copy of the tree.
 
-A plan is a small file, named by an environment variable: `point pass victims`. At that pass of that point each victim
-gets SIGKILL, in this order; `self` is the process that got there, any other is a pid. The plan is gone then, so that
-whoever is started next lives. Standard library only, and no import of Layby: this runs inside of it.
+A plan is a small file, named by an environment variable: `name point pass victims`. At that pass of that point, counted
+from this plan on, each victim gets SIGKILL, in this order; `self` is the process that got there, any other is a pid.
+The plan is gone then, so that whoever is started next lives. Standard library only, and no import of Layby: this runs inside of it.
 """
 
 from __future__ import annotations
@@ -10,41 +10,41 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 PLAN = "LAYBY_PROOF_FAULT"
-_passes: Counter[tuple[int, str]] = Counter()
+_passes: Counter[str] = Counter()
+"""Of each plan, by its name: a process may outlive many, and a file system gives one file's number to the next."""
 
 
 def plan(file: Path, point: str, at_pass: int, victims: list[str]) -> None:
     """What is to happen next; it counts from now on."""
     new = file.with_suffix(".new")
-    new.write_text(f"{point} {at_pass} {','.join(victims)}")
+    new.write_text(f"{uuid.uuid4()} {point} {at_pass} {','.join(victims)}")
     new.rename(file)
 
 
 def reach(point: str) -> None:
     """This process is at the point."""
-    name = os.environ.get(PLAN)
-    if not name:
+    file = os.environ.get(PLAN)
+    if not file:
         return
     try:
-        with Path(name).open() as file:
-            planned, at_pass, victims = file.read().split()
-            number = os.fstat(file.fileno()).st_ino
+        name, planned, at_pass, victims = Path(file).read_text().split()
     except (OSError, ValueError):
         return
     if planned == point:
-        _passes[number, point] += 1
-        if _passes[number, point] == int(at_pass):
-            _strike(name, victims.split(","))
+        _passes[name] += 1
+        if _passes[name] == int(at_pass):
+            _strike(file, victims.split(","))
 
 
-def _strike(name: str, victims: list[str]) -> None:
+def _strike(file: str, victims: list[str]) -> None:
     try:
-        Path(name).unlink()
+        Path(file).unlink()
     except FileNotFoundError:  # another process was here first
         return
     for victim in victims:

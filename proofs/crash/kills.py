@@ -108,9 +108,10 @@ class Kills:
             await asyncio.to_thread(self._stage.server.layby, "rebuild")
         if kill.point.by == "restart":
             await self._stage.kill("engine")
-        self._reached(await self._stage.struck(REACH_LIMIT_S), kill)
+        struck = await self._stage.struck(REACH_LIMIT_S)
         if not load.alive:
             await load.end()  # raises what went wrong
+        self._reached(struck, kill)
         await self._bury(kill)
 
     async def _at_random(self, victims: str) -> None:

@@ -67,3 +67,17 @@ def test_another_process_can_be_the_victim(tmp_path: Path) -> None:
         faults.plan(plan, "here", 1, [str(other.pid)])
         assert strike(plan, 1) == 0
         assert other.wait(60) == -signal.SIGKILL
+
+
+def test_each_plan_counts_its_own_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that outlives one plan meets the next, whose file may well have the same number."""
+    plan = tmp_path / "plan"
+    monkeypatch.setenv(faults.PLAN, str(plan))
+    for at_pass in (3, 1, 2):
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as victim:
+            faults.plan(plan, "here", at_pass, [str(victim.pid)])
+            for _ in range(at_pass):
+                assert plan.exists()
+                faults.reach("here")
+            assert not plan.exists()
+            assert victim.wait(60) == -signal.SIGKILL
