@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from benchmarks.benchmark import Benchmark, CannotRun, Run
 from benchmarks.limits import empty_post, xadd
 from benchmarks.load import closed_loop, post
 from benchmarks.peers import durable_streams
-from benchmarks.sides import BATCH, LAYBY, SINGLE, Busy, layby, sessions, shares
+from benchmarks.processes import Busy
+from benchmarks.sides import BATCH, LAYBY, SINGLE, layby, numbered, sessions
 from proofs.engines import Engine
 from proofs.servers import Server
 
@@ -49,18 +49,18 @@ def _layby(run: Run, stack: contextlib.ExitStack) -> list[Side]:
     async def single(seconds: float) -> None:
         one.look()
         run.add(SINGLES, LAYBY, await _published([server], 64, SINGLE, 1, seconds), UNIT, "more")
-        run.tell(f"busy with {SINGLES}: {shares(one.look())}")
+        run.tell(f"busy with {SINGLES}: {one}")
 
     async def batch(seconds: float) -> None:
         one.look()
         run.add(BATCHES, LAYBY, await _published([server], 8, BATCH, 100, seconds), UNIT, "more")
-        run.tell(f"busy with {BATCHES}: {shares(one.look())}")
+        run.tell(f"busy with {BATCHES}: {one}")
 
     async def both(seconds: float) -> None:
         run.add(TWO, LAYBY, await _published(pair[:1], 64, SINGLE, 1, seconds), UNIT, "more")
         two.look()
         run.add(TWO, PAIR, await _published(pair, 64, SINGLE, 1, seconds), UNIT, "more")
-        run.tell(f"busy with two processes: {shares(two.look())}")
+        run.tell(f"busy with two processes: {two}")
 
     return [single, batch, both]
 
@@ -93,15 +93,16 @@ def _peers(run: Run, stack: contextlib.ExitStack) -> list[Side]:
     if reason := durable_streams.missing():
         run.leave_out("Durable Streams", reason)
         return []
-    return [_peer(run, stack, name, run.folder / name) for name in (MEMORY, FILE)]
+    return [_peer(run, stack, name) for name in (MEMORY, FILE)]
 
 
-def _peer(run: Run, stack: contextlib.ExitStack, name: str, folder: Path) -> Side:
-    peer = stack.enter_context(durable_streams.running("memory" if name == MEMORY else "file", folder))
+def _peer(run: Run, stack: contextlib.ExitStack, name: str) -> Side:
+    peer = stack.enter_context(durable_streams.running("memory" if name == MEMORY else "file"))
+    names = numbered("append")
 
     async def side(seconds: float) -> None:
         for what, connections, body, events in ((SINGLES, 64, SINGLE, 1), (BATCHES, 8, BATCH, 100)):
-            paths = [await peer.create() for _ in range(connections)]
+            paths = [peer.create(next(names)) for _ in range(connections)]
             requests = [post(path, body) for path in paths]
             rate = events * (await closed_loop([peer.port], requests, seconds)).rate
             run.add(what, name, rate, UNIT, "more")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 Size = Literal["quick", "full"]
+Better = Literal["more", "less", ""]
+_T = TypeVar("_T")
 
 
 class CannotRun(Exception):
@@ -21,7 +24,7 @@ class Series:
 
     side: str
     unit: str
-    better: Literal["more", "less", ""] = ""
+    better: Better = ""
     values: list[float] = field(default_factory=list[float])
 
     @property
@@ -64,11 +67,11 @@ class Run:
     left_out: dict[str, str] = field(default_factory=dict[str, str])
     notes: list[str] = field(default_factory=list[str])
 
-    def pick(self, *, quick: Any, full: Any) -> Any:
+    def pick(self, *, quick: _T, full: _T) -> _T:
         """A number for the size of the run."""
         return full if self.size == "full" else quick
 
-    def add(self, what: str, side: str, value: float, unit: str, better: Literal["more", "less", ""] = "") -> Series:
+    def add(self, what: str, side: str, value: float, unit: str, better: Better = "") -> Series:
         """One value more for a side of a question."""
         series = self.series.setdefault((what, side), Series(side, unit, better))
         series.values.append(value)
@@ -108,6 +111,5 @@ class Benchmark:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """By rank, of at least one value."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+    """The least value that so many percent of them, of at least one, do not exceed."""
+    return sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)]

@@ -1,88 +1,96 @@
-"""Does the work grow with the length of a session? The same requests at 100 events and at many, in one run.
-
-python -m benchmarks.growth [--events 100000]
-"""
+"""Does the work grow with the length of a session? The same requests at 100 events and at very many."""
 
 from __future__ import annotations
 
-import argparse
-import asyncio
+import json
 import statistics
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
 
-from benchmarks.harness import Client, Server, median_ms, running_server
+from benchmarks.benchmark import Benchmark, Run
+from benchmarks.connection import Connection
+from benchmarks.load import get, post
+from benchmarks.reader import Reader
+from benchmarks.sides import SINGLE, asked, at_rest, grown, layby, question
+from proofs.servers import Server
 
-FILLER = {"type": "message.appended", "data": {"text": "x" * 100}}
-TIMES, ROUNDS = 40, 5
-
-
-async def grown(client: Client, events: int) -> str:
-    """A session with about so many events, a few of them turns."""
-    session_id = (await client.json("POST", "/v1/sessions", {}))["session_id"]
-    turn = [{"type": "turn.started"}, {"type": "turn.completed"}]
-    written = 1
-    while written < events:
-        size = min(995, events - written)
-        batch = [*turn, *[FILLER] * max(1, size - 5)]
-        written = (await client.json("POST", f"/v1/sessions/{session_id}/events", batch))["last_seq"]
-    return session_id
+APPEND, DECIDE, SNAPSHOT = "append", "decision", "snapshot"
+NOW, LAST = "tail from now: first byte", "tail from -10: first event"
+FEW, UNIT = "Layby at 100 events", "ms"
+TIMES = 10
+"""Of each request in a round, on each side in turn."""
+Action = Callable[[str, int], Awaitable[float]]
+"""On the session at this path, for the nth time: the milliseconds it took."""
 
 
-async def at_rest(client: Client) -> None:
-    """Wait until the read models have taken everything in, for both sessions alike."""
-    while any((await client.json("GET", "/readyz"))["projectors"].values()):
-        await asyncio.sleep(0.1)
+async def measure(run: Run) -> None:
+    events, rounds = run.pick(quick=100_000, full=1_000_000), run.pick(quick=20, full=60)
+    many = f"Layby at {events:,} events"
+    with layby(run.folder) as server:
+        async with server.client() as client:
+            few_path, many_path = await grown(client, 100), await grown(client, events)
+        connection = await Connection.to(server.port)
+        await at_rest(server)
+        for _ in range(rounds):
+            await _compare(run, _reads(server, connection), {FEW: few_path, many: many_path})
+        for number in range(rounds):  # what is written to grows: the small one is another each time
+            paths = {FEW: await _fresh(server), many: many_path}
+            await _ask(server, paths, number)
+            await at_rest(server)
+            await _compare(run, _writes(connection, number), paths)
+        connection.close()
+    for what, limit in ((APPEND, 1.1), (DECIDE, 1.1), (SNAPSHOT, 1.5), (NOW, 1.1), (LAST, 1.1)):
+        run.at_most(what, many, FEW, limit)
 
 
-async def measure(client: Client, session_id: str, number: int) -> dict[str, float]:
-    """Median times of one round, in milliseconds."""
-    base = f"/v1/sessions/{session_id}"
+async def _compare(run: Run, actions: Mapping[str, Action], paths: Mapping[str, str]) -> None:
+    """Each action on each side in turn, the other one first each time; a round's value is the median of its times."""
+    for what, act in actions.items():
+        taken: dict[str, list[float]] = {side: [] for side in paths}
+        for number in range(TIMES):
+            for side in sorted(paths, reverse=bool(number % 2)):
+                taken[side].append(await act(paths[side], number))
+        for side, times in taken.items():
+            run.add(what, side, statistics.median(times), UNIT, "less")
 
-    async def append(_: int) -> None:
-        await client.json("POST", base + "/events", FILLER)
 
-    async def snapshot(_: int) -> None:
-        await client.json("GET", base)
+def _reads(server: Server, connection: Connection) -> dict[str, Action]:
+    async def snapshot(path: str, _: int) -> float:
+        return (await connection.ask(get(path))).ms
 
-    async def newest(_: int) -> None:
-        await client.request("GET", base + "/events?order=desc&limit=10")
-
-    ask: dict[str, Any] = {"tool_name": "t", "tool_args": {}, "expires_in_ms": 600_000}
-    asks = [{"type": "input.requested", "data": {**ask, "interrupt_id": f"{number}-{n}"}} for n in range(TIMES)]
-    await client.json("POST", base + "/events", asks)
-
-    async def decide(call: int) -> None:
-        await client.json("POST", f"{base}/calls/{number}-{call}/decision", {"action": "approve"})
+    async def tail(path: str, start: str, word: bytes) -> float:
+        reader, seconds = await Reader.of(server.port, f"{path}/stream?from={start}", word)
+        reader.close()
+        return seconds * 1000
 
     return {
-        "decision": await median_ms(TIMES, decide),
-        "append": await median_ms(TIMES, append),
-        "snapshot": await median_ms(TIMES, snapshot),
-        "newest 10 events": await median_ms(TIMES, newest),
+        SNAPSHOT: snapshot,
+        NOW: lambda path, _: tail(path, "now", b"HTTP/1.1 200"),
+        LAST: lambda path, _: tail(path, "-10", b'"seq":'),
     }
 
 
-async def compare(server: Server, events: int) -> None:
-    client = Client(server.port)
-    sessions = {size: await grown(client, size) for size in (100, events)}
-    rounds: dict[int, list[dict[str, float]]] = {size: [] for size in sessions}
-    for number in range(ROUNDS):
-        for size, session_id in sessions.items():
-            await at_rest(client)
-            rounds[size].append(await measure(client, session_id, number))
-    for what in rounds[100][0]:
-        few, many = (statistics.median(one[what] for one in rounds[size]) for size in (100, events))
-        print(f"{what:18} {few:8.2f} ms at 100 events {many:8.2f} ms at {events:,}   ratio {many / few:5.2f}")
-    client.close()
+def _writes(connection: Connection, round_: int) -> dict[str, Action]:
+    async def append(path: str, _: int) -> float:
+        return (await connection.ask(post(f"{path}/events", SINGLE))).ms
+
+    async def decide(path: str, number: int) -> float:
+        decision = json.dumps({"action": "approve"}).encode()
+        return (await connection.ask(post(f"{path}/calls/{round_}-{number}/decision", decision))).ms
+
+    return {APPEND: append, DECIDE: decide}
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--events", type=int, default=100_000)
-    chosen = options.parse_args()
-    with running_server() as server:
-        asyncio.run(compare(server, chosen.events))
+async def _fresh(server: Server) -> str:
+    async with server.client() as client:
+        return await grown(client, 100)
 
 
-if __name__ == "__main__":
-    main()
+async def _ask(server: Server, paths: Mapping[str, str], round_: int) -> None:
+    """The calls that the round decides, on both sides."""
+    async with server.client() as client:
+        for path in paths.values():
+            calls = [question(f"{round_}-{number}") for number in range(TIMES)]
+            await asked(client, "POST", f"{path}/events", calls)
+
+
+BENCHMARK = Benchmark("growth", __doc__ or "", measure)

@@ -11,15 +11,21 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _END = b"\r\n\r\n"
 
 
 def post(path: str, body: bytes, kind: str = "application/json", headers: str = "") -> bytes:
-    """A whole request."""
+    """A whole request. Lines of `headers` end with CRLF."""
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
     return f"{head}{headers}\r\n".encode() + body
+
+
+def get(path: str, headers: str = "") -> bytes:
+    """A whole request. Lines of `headers` end with CRLF."""
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode()
 
 
 @dataclass(slots=True)
@@ -45,8 +51,7 @@ class _Closed(asyncio.Protocol):
         self._sent = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         self._send()
 
     def _send(self) -> None:

@@ -27,7 +27,8 @@ def _figures(run: Run) -> Iterator[str]:
         sides = [series for (asked, _), series in run.series.items() if asked == what]
         for number, series in enumerate(sides):
             shown = textwrap.shorten(what, _WHAT - 2, placeholder="…") if not number else ""
-            yield f"{shown:{_WHAT}}{series.side:{_SIDE}}{amount(series.median):>{_VALUE}} {series.unit}{_spread(series)}"
+            value = f"{amount(series.median):>{_VALUE}} {series.unit}{_spread(series)}"
+            yield f"{shown:{_WHAT}}{series.side:{_SIDE}}{value}"
         for goal in run.goals:
             if goal.what == what:
                 yield f"{'':{_WHAT}}{judgement(goal)}"

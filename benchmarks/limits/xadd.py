@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
 
 from benchmarks.benchmark import CannotRun
-from benchmarks.sides import EVENT
-
-_LINE = (
-    '{"seq":1,"type":"message.appended","time":"2026-11-29T12:00:00.123Z","by":"anonymous","data":'
-    + json.dumps(EVENT["data"], separators=(",", ":"))
-    + "}"
-)
+from benchmarks.stored import LINE
 
 
 def pipelined(engine_url: str, *, pipeline: int = 100, count: int = 200_000) -> float:
@@ -23,7 +16,7 @@ def pipelined(engine_url: str, *, pipeline: int = 100, count: int = 200_000) -> 
     if tool is None:
         raise CannotRun("there is no redis-benchmark on this machine (Debian: redis-tools)")
     command = [tool, *_where(engine_url), "-c", "64", "-P", str(pipeline), "-n", str(count), "-q", "-r", "64"]
-    entry = ["XADD", "bench:{x}:__rand_int__", "*", "e", _LINE, "h", "0" * 64]
+    entry = ["XADD", "bench:{x}:__rand_int__", "*", "e", LINE, "h", "0" * 64]
     output = subprocess.run([*command, *entry], capture_output=True, text=True, timeout=300, check=True).stdout
     return float(re.findall(r"([\d.]+) requests per second", output)[-1])
 
