@@ -4,6 +4,7 @@
 #   make test  [ARGS="-k expiry"]     run the tests
 #   make lint                         check style and types
 #   make prove [PROVE=full] [PROOF=crash]   break things, and show that what was promised holds
+#   make bench [BENCH=append] [ARGS="--size full"]   measure, beside what limits it and beside its peers
 #   make constraints                  pin the versions that are installed now
 #   make clean                        remove what make and the tests left
 
@@ -27,7 +28,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint prove constraints clean
+.PHONY: help serve test lint prove bench constraints clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -38,14 +39,18 @@ serve: $(VENV)/.installed
 test: $(VENV)/.installed-all
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
-lint: $(VENV)/.installed-all
+lint: $(VENV)/.installed-bench
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
 
 prove: $(VENV)/.installed-all
 	$(BIN)/python -m proofs --size $(PROVE) $(PROOF) $(ARGS)
 
-constraints: $(VENV)/.installed-all
+# What comes from npm is installed by the benchmarks themselves, when they first need it.
+bench: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks $(BENCH) $(ARGS)
+
+constraints: $(VENV)/.installed-bench
 	$(PIP) freeze $(ON_VENV) --exclude-editable > constraints.txt
 
 clean:
@@ -60,6 +65,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.installed-all: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install --quiet $(ON_VENV) -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-bench: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet $(ON_VENV) -c constraints.txt -e '.[$(EXTRAS),bench]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-all
 
 $(BIN)/python:
 ifndef UV

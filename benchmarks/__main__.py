@@ -3,8 +3,8 @@
     python -m benchmarks [NAME…] [--size quick|full] [--results FOLDER]
 
 Runs every benchmark, or those that are named, one after another. Prints one table of medians and ratios, and writes it
-to the folder with a chart of each. Exits 1 where a benchmark could not be run to its end; a goal that is not reached is
-told in the table and is no failure, since these machines are too noisy to fail anything by.
+to the folder, with the figures and a chart of each. Exits 1 where a benchmark could not be run to its end; a goal that
+is not reached is told in the table and is no failure, since machines are too noisy to fail anything by.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ RESULTS = Path(__file__).with_name("results")
 
 def main() -> int:
     chosen = _options()
-    began, found, failed = time.monotonic(), dict[str, Run](), list[str]()
+    began, found, failed = time.monotonic(), dict[str, Run](), False
     for name in chosen.names or NAMES:
-        print(f"{time.monotonic() - began:8.1f} s  {name}: {load(name).asks}", flush=True)
+        benchmark, tell = load(name), _teller(name, began)
+        tell(benchmark.asks)
         with tempfile.TemporaryDirectory(prefix="layby-bench-") as folder:
-            run = found[name] = Run(chosen.size, Path(folder), _teller(name, began))
-            failed += _measured(load(name), run)
+            found[name] = Run(chosen.size, Path(folder), tell)
+            failed |= not _measured(benchmark, found[name])
+        results.write(Path(chosen.results), benchmark, found[name])
     table = render(found, time.monotonic() - began)
     print(table)
-    results.write(Path(chosen.results), found, table)
+    results.write_table(Path(chosen.results), table)
     return 1 if failed else 0
 
 
@@ -46,8 +48,8 @@ def _teller(name: str, began: float) -> Callable[[str], None]:
     return lambda text: print(f"{time.monotonic() - began:8.1f} s  {name}: {text}", flush=True)
 
 
-def _measured(benchmark: Benchmark, run: Run) -> list[str]:
-    """Run it; gives its name if it failed. What it had found before stays."""
+def _measured(benchmark: Benchmark, run: Run) -> bool:
+    """Run it to its end, or as far as this machine can. What it had found before it failed stays."""
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             if (awaited := benchmark.run(run)) is not None:
@@ -57,8 +59,8 @@ def _measured(benchmark: Benchmark, run: Run) -> list[str]:
     except Exception as error:  # the others can still be run
         traceback.print_exc()
         run.leave_out("the rest", f"{type(error).__name__}: {error}")
-        return [benchmark.name]
-    return []
+        return False
+    return True
 
 
 async def _wait(awaited: Awaitable[None]) -> None:

@@ -2,46 +2,55 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 from benchmarks.benchmark import Run, Series
 from benchmarks.table import amount
 
-OURS, OTHERS = "#2563a8", "#b0b7c3"
-_INCH_A_BAR = 0.32
+OURS, OTHERS, SPREAD = "#4a86c8", "#b0b7c3", "#333333"
+_INCH_A_BAR = 0.3
+_BETTER = {"more": "  more is better", "less": "  less is better", "": ""}
 
 
 def write(file: Path, name: str, run: Run) -> None:
-    """Draw it; nothing where nothing was measured."""
-    import matplotlib as mpl
-    from matplotlib import pyplot
-
+    """Draw it; nothing where nothing was measured, or where matplotlib is not installed (the extra `bench`)."""
     questions = list(dict.fromkeys(what for what, _ in run.series))
-    if not questions:
+    if not questions or importlib.util.find_spec("matplotlib") is None:
         return
+    # By name, and of no type: what tests and checks the rest does without it.
+    pyplot: Any = importlib.import_module("matplotlib.pyplot")
+    pyplot.switch_backend("svg")
     # Text stays text, and two runs with the same figures give the same file.
-    mpl.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 9}
-    heights = [sum(asked == what for asked, _ in run.series) + 1.2 for what in questions]
+    pyplot.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 9}
+    sides = [[series for (asked, _), series in run.series.items() if asked == what] for what in questions]
+    heights = [len(each) + 1.4 for each in sides]
     figure, axes = pyplot.subplots(
-        len(questions), 1, figsize=(9, _INCH_A_BAR * sum(heights) + 0.4), height_ratios=heights, squeeze=False,
+        len(questions), 1, figsize=(9, _INCH_A_BAR * sum(heights)), height_ratios=heights, squeeze=False,
         layout="constrained",
     )  # fmt: skip
-    for what, place in zip(questions, axes[:, 0], strict=True):
-        _bars(place, what, [series for (asked, _), series in run.series.items() if asked == what])
+    for what, place, each in zip(questions, axes[:, 0], sides, strict=True):
+        _bars(place, what, each)
     figure.savefig(file, metadata={"Date": None})
     pyplot.close(figure)
 
 
 def _bars(place: Any, what: str, sides: list[Series]) -> None:
     names, medians = [series.side for series in sides], [series.median for series in sides]
-    spread = [[m - min(s.values) for m, s in zip(medians, sides, strict=True)],
-              [max(s.values) - m for m, s in zip(medians, sides, strict=True)]]  # fmt: skip
+    least, most = [min(series.values) for series in sides], [max(series.values) for series in sides]
     colours = [OURS if name.startswith("Layby") else OTHERS for name in names]
-    bars = place.barh(names, medians, xerr=spread, color=colours, ecolor="#555", capsize=2)
-    place.bar_label(bars, [f" {amount(median)} {side.unit}" for median, side in zip(medians, sides, strict=True)])
-    place.invert_yaxis()
+    place.barh(names, medians, color=colours, height=0.72)
+    place.hlines(range(len(sides)), least, most, color=SPREAD, linewidth=1)
+    for row, series in enumerate(sides):
+        place.annotate(
+            f"{amount(series.median)} {series.unit}", (max(most[row], medians[row]), row), (4, 0),
+            textcoords="offset points", va="center",
+        )  # fmt: skip
+    place.set_ylim(len(sides) - 0.5, -0.5)  # the first on top, and every bar as thick
     place.set_title(what, loc="left", fontsize=9, fontweight="bold")
+    place.set_title(_BETTER[sides[0].better], loc="right", fontsize=8, color=SPREAD)
     place.spines[["top", "right", "bottom"]].set_visible(False)
+    place.set_xlim(0, 1.25 * max(most) or 1)
     place.set_xticks([])
-    place.margins(x=0.2)

@@ -7,16 +7,14 @@ import http.client
 import time
 from collections.abc import Callable
 from http.client import HTTPConnection
-from typing import Any
-
-from redis import Redis
 
 from benchmarks.benchmark import Benchmark, Run
 from benchmarks.connection import Connection
 from benchmarks.load import post
 from benchmarks.peers import durable_streams
 from benchmarks.sides import asked, grown, layby
-from benchmarks.stored import lines, log_key
+from benchmarks.stored import engine_at, lines, log_key
+from proofs.engines import RedisClient
 from proofs.servers import Server
 
 HISTORY, UNIT = "a whole session", "MB/s"
@@ -32,7 +30,7 @@ async def measure(run: Run) -> None:
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(layby(run.folder))
         path = await _ended(server, run.pick(quick=20_000, full=200_000))
-        engine: Any = stack.enter_context(contextlib.closing(Redis.from_url(server.engine_url)))
+        engine = stack.enter_context(contextlib.closing(engine_at(server.engine_url)))
         key, events = log_key(engine, path), lines(engine, path)
         sides: dict[str, Read] = {
             STREAM: lambda: _streamed(server.port, path),
@@ -85,7 +83,7 @@ def _paged(port: int, path: str) -> int:
     return events
 
 
-def _ranged(engine: Any, key: str) -> int:
+def _ranged(engine: RedisClient, key: str) -> int:
     events, after = 0, "-"
     while page := engine.xrange(key, after, count=1000):
         events += len(page)

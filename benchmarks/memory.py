@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
-from typing import Any
-
-from redis import Redis
 
 from benchmarks.benchmark import Benchmark, Run
 from benchmarks.processes import resident_kb
 from benchmarks.reader import Reader
 from benchmarks.sides import EVENT, asked, at_rest, each, grown, layby, question, sessions
-from benchmarks.stored import lines
+from benchmarks.stored import engine_at, lines
 from proofs.client import Client
 from proofs.engines import Engine
 from proofs.servers import Server
@@ -113,23 +110,19 @@ async def _heads(run: Run, count: int) -> None:
 async def _used(server: Server) -> int:
     """Bytes in the engine, once the read models are up to date."""
     await at_rest(server)
-    with contextlib.closing(_engine(server)) as engine:
+    with contextlib.closing(engine_at(server.engine_url)) as engine:
         return int(engine.info("memory")["used_memory"])
 
 
 def _size_of_lines(server: Server, path: str) -> int:
-    with contextlib.closing(_engine(server)) as engine:
+    with contextlib.closing(engine_at(server.engine_url)) as engine:
         return sum(map(len, lines(engine, path)))
 
 
 def _connections(server: Server) -> int:
     """Of others than this process."""
-    with contextlib.closing(_engine(server)) as engine:
+    with contextlib.closing(engine_at(server.engine_url)) as engine:
         return len(engine.client_list()) - 1
-
-
-def _engine(server: Server) -> Any:
-    return Redis.from_url(server.engine_url)
 
 
 BENCHMARK = Benchmark("memory", __doc__ or "", measure)

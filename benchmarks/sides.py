@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ _Item = TypeVar("_Item")
 
 
 @contextlib.contextmanager
-def layby(folder: Path, *, redis_url: str = "", **settings: str) -> Iterator[Server]:
+def layby(folder: Path, *, redis_url: str = "", **settings: str) -> Generator[Server]:
     """A server, with an engine of its own (every write synced before it is answered) unless it is given one."""
     server = Server(folder, redis_url=redis_url, settings=settings)
     with running(server):

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from benchmarks.benchmark import Goal, Run, Series
 
-WIDTH = 118
-_WHAT, _SIDE, _VALUE = 44, 34, 16
+WIDTH = 110
+_SIDE, _VALUE, _UNIT, _VERDICT = 44, 12, 16, 13
 
 
 def render(found: Mapping[str, Run], seconds: float) -> str:
@@ -22,31 +22,29 @@ def render(found: Mapping[str, Run], seconds: float) -> str:
 
 
 def _figures(run: Run) -> Iterator[str]:
-    """Each question with its sides, and the goals below them."""
+    """Each question: its sides, and the goals below them."""
     for what in dict.fromkeys(what for what, _ in run.series):
-        sides = [series for (asked, _), series in run.series.items() if asked == what]
-        for number, series in enumerate(sides):
-            shown = textwrap.shorten(what, _WHAT - 2, placeholder="…") if not number else ""
-            value = f"{amount(series.median):>{_VALUE}} {series.unit}{_spread(series)}"
-            yield f"{shown:{_WHAT}}{series.side:{_SIDE}}{value}"
-        for goal in run.goals:
-            if goal.what == what:
-                yield f"{'':{_WHAT}}{judgement(goal)}"
+        yield what
+        yield from (figure(series) for (asked, _), series in run.series.items() if asked == what)
+        yield from (judgement(goal) for goal in run.goals if goal.what == what)
 
 
-def _spread(series: Series) -> str:
-    """From the least to the most, where there were several rounds."""
+def figure(series: Series) -> str:
+    """The median of a side; where there were several rounds, the least and the most."""
+    line = f"    {series.side:{_SIDE}}{amount(series.median):>{_VALUE}} {series.unit:{_UNIT}}"
     if len(series.values) < 2:
-        return ""
-    return f"  ({amount(min(series.values))} to {amount(max(series.values))})"
+        return line.rstrip()
+    return f"{line}{amount(min(series.values))} to {amount(max(series.values))}"
 
 
 def judgement(goal: Goal) -> str:
     """A goal, and how near to it."""
     sign, verdict = ("≥" if goal.at_least else "≤"), ("reached" if goal.reached else "NOT REACHED")
     if goal.other is None:
-        return f"{goal.one.side}: {amount(goal.value)} {goal.one.unit}; goal {sign} {goal.limit:g}: {verdict}"
-    return f"{goal.one.side} = {goal.value:.2f} × {goal.other.side}; goal {sign} {goal.limit:g} ×: {verdict}"
+        told, limit = f"{goal.one.side}: {amount(goal.value)} {goal.one.unit}", f"{goal.limit:,g} {goal.one.unit}"
+    else:
+        told, limit = f"{goal.one.side} = {goal.value:.2f} × {goal.other.side}", f"{goal.limit:g} ×"
+    return f"    {verdict:{_VERDICT}}{told} (goal {sign} {limit})"
 
 
 def amount(value: float) -> str:

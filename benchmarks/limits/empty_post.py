@@ -10,7 +10,7 @@ import contextlib
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from proofs.engines import eventually, free_port
 
@@ -18,7 +18,7 @@ PATH = "/v1/sessions/s/events"
 
 
 @contextlib.contextmanager
-def running() -> Iterator[int]:
+def running() -> Generator[int]:
     """Its port, for as long as the block lasts."""
     port = free_port()
     process = subprocess.Popen([sys.executable, "-m", "benchmarks.limits.empty_post", str(port)])

@@ -10,11 +10,11 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from redis.asyncio import Redis
 
 from benchmarks.stored import LINE
+from proofs.engines import RedisClient
 
 SETTLING_S = 0.005
 """Before each hop, of every side: the reader waits by then."""
@@ -24,10 +24,8 @@ class Hop:
     """A stream, who writes to it, and who reads it."""
 
     def __init__(self, engine_url: str) -> None:
-        # Any: redis-py types its commands for both of their uses, blocking and not.
-        self._writer: Any = Redis.from_url(engine_url, protocol=2)
-        self._reader: Any = Redis.from_url(engine_url, protocol=2)
-        self._last = b"$"
+        self._writer, self._reader = _client(engine_url), _client(engine_url)
+        self._last = b"0-0"
 
     async def times(self, count: int) -> list[float]:
         """So many hops one after another, in milliseconds."""
@@ -49,11 +47,16 @@ class Hop:
         await self._reader.aclose()
 
 
+def _client(engine_url: str) -> RedisClient:
+    return Redis.from_url(engine_url, protocol=2)  # pyright: ignore[reportUnknownMemberType]  # options without types
+
+
 @asynccontextmanager
 async def hop(engine_url: str) -> AsyncGenerator[Hop]:
-    """Its connections are closed when the block is left."""
+    """On an engine that has had none yet. Its connections are closed when the block is left."""
     one = Hop(engine_url)
     try:
+        await one.times(1)  # connects
         yield one
     finally:
         await one.close()
