@@ -28,6 +28,6 @@ def patched(patches: Sequence[Patch], within: Path | None = None) -> Generator[P
 def copy(target: Path) -> Path:
     """The tree as it is now, for a build that is changed further. Returns its root."""
     for name in PACKAGES:
-        shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
+        shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__", "results", "node_modules"))
     shutil.copy(ROOT / "pyproject.toml", target)
     return target
