@@ -37,7 +37,7 @@ async def measure(run: Run) -> None:
 
 
 async def _parked(run: Run, server: Server, count: int) -> None:
-    await each(server, range(50), _park)  # what a store takes once
+    await each(server, range(500), _park)  # what a store, and each of its partitions, takes once
     before = await _used(server)
     await each(server, range(count), _park)
     run.add(PARKED, "Layby", (await _used(server) - before) / count, "bytes", "less")

@@ -27,7 +27,8 @@ def patched(patches: Sequence[Patch], within: Path | None = None) -> Generator[P
 
 def copy(target: Path) -> Path:
     """The tree as it is now, for a build that is changed further. Returns its root."""
+    made = shutil.ignore_patterns("__pycache__", "results", "node_modules")
     for name in PACKAGES:
-        shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__", "results", "node_modules"))
+        shutil.copytree(ROOT / name, target / name, ignore=made)
     shutil.copy(ROOT / "pyproject.toml", target)
     return target
