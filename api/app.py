@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp
 
-from api import calls, events, feed, publish, service, sessions, stream, zhin
+from api import calls, events, feed, line, publish, service, sessions, stream, zhin
 from api.edge import Edge
 from api.openapi import query_names
 from api.origin import OpenDoor
 from api.routing import Router
 from api.services import Services
 
-RESOURCES = (publish, stream, events, calls, sessions, feed, zhin, service)
+RESOURCES = (publish, line, stream, events, calls, sessions, feed, zhin, service)
 
 
 def build(services: Services) -> ASGIApp:

@@ -32,6 +32,11 @@ class Budget:
         self.held += size
         scope[_HELD] = scope.get(_HELD, 0) + size
 
+    def give(self, scope: Scope, size: int) -> None:
+        """So many of them are done with, while the request goes on."""
+        self.held -= size
+        scope[_HELD] -= size
+
     def release(self, scope: Scope) -> None:
         """The request is over."""
         self.held -= scope.get(_HELD, 0)

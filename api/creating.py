@@ -68,6 +68,6 @@ def _places(request: Request, post: Posted) -> Iterator[str]:
     if key is None:
         yield ids.random_id(PREFIX)
         return
-    sources = retry_sources(request, post.principal, key)
+    sources = retry_sources(request.scope["path"], post.principal, key)
     for generation in range(GENERATIONS):
         yield ids.derived_id(PREFIX, *sources, str(generation))

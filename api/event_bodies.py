@@ -21,13 +21,13 @@ _MEMBERS: Final = frozenset({"type", "data", "occurred_at"})
 def read_events(body: bytes, *, lines: bool) -> list[NewEvent]:
     """The events of a body; `lines` means NDJSON. Raises `InvalidRequest` with all that is wrong, and `TooLarge`."""
     if lines:
-        return check_events(_parse_lines(body), body)
+        return check_events(_parse_lines(body), len(body))
     value = parse_json(body)
     if isinstance(value, dict):
-        return check_events([value], body, single=True)
+        return check_events([value], len(body), single=True)
     if not isinstance(value, list):
         raise InvalidRequest.unreadable("the body must be an event, or an array of events")
-    return check_events(cast("list[Any]", value), body)
+    return check_events(cast("list[Any]", value), len(body))
 
 
 def _parse_lines(body: bytes) -> list[Any]:
@@ -45,18 +45,18 @@ def _parse_lines(body: bytes) -> list[Any]:
     return events
 
 
-def check_events(values: list[Any], body: bytes, *, single: bool = False) -> list[NewEvent]:
-    """Parsed events, each checked and with its place in the body."""
+def check_events(values: list[Any], size: int, at: str = "", *, single: bool = False) -> list[NewEvent]:
+    """Parsed events, each checked and with its place in the body. `size`: their bytes or more; `at`: where they are."""
     if not values:
-        raise InvalidRequest.body("", "must hold at least one event")
+        raise InvalidRequest.body(at, "must hold at least one event")
     if len(values) > BATCH_EVENTS:
         raise _too_many()
     found = _Found()
     for index, value in enumerate(values):
-        found.take(value, "" if single else f"/{index}")
+        found.take(value, at if single else f"{at}/{index}")
     if found.errors:
         raise InvalidRequest.of(found.errors)
-    if len(body) > EVENT_BYTES:
+    if size > EVENT_BYTES:
         _refuse_large(values)
     return found.events
 

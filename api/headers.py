@@ -59,21 +59,29 @@ def is_known(request: Request, tag: str) -> bool:
 def idempotency_key(request: Request) -> str | None:
     """The key as it was sent. Raises `InvalidRequest`."""
     value = header(request, "Idempotency-Key")
-    if value is not None and not _KEY.fullmatch(value):
+    if value is not None and not may_be_key(value):
         raise InvalidRequest.header("Idempotency-Key", "must be 1 to 200 printable ASCII characters")
     return value
 
 
-def retry_sources(request: Request, principal: Principal, key: str) -> list[str]:
+def may_be_key(value: str) -> bool:
+    """Whether a key can look like this."""
+    return _KEY.fullmatch(value) is not None
+
+
+def retry_sources(path: str, principal: Principal, key: str) -> list[str]:
     """What a key belongs to: the same key on another path, or from somebody else, is another one."""
     actor = principal.actor
-    return [principal.tenant, actor.name, actor.via or "", request.scope["path"], key]
+    return [principal.tenant, actor.name, actor.via or "", path, key]
 
 
 def retry_of(request: Request, principal: Principal, body: bytes) -> Retry | None:
     """The request's `Idempotency-Key` as the store keeps it, if it has one. Raises `InvalidRequest`."""
     key = idempotency_key(request)
-    if key is None:
-        return None
-    sources = jsontext.dumps(retry_sources(request, principal, key))
+    return None if key is None else keyed(request.scope["path"], principal, key, body)
+
+
+def keyed(path: str, principal: Principal, key: str, body: bytes) -> Retry:
+    """A key as the store keeps it."""
+    sources = jsontext.dumps(retry_sources(path, principal, key))
     return Retry(sha256(sources.encode()).hexdigest(), sha256(body).hexdigest())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
@@ -31,18 +32,24 @@ class Metrics:
             "layby_requests_in_flight", "Requests being answered, tails among them.", registry=own
         )
         self.open_tails: Gauge = Gauge("layby_open_tails", "Streams that are being followed.", registry=own)
+        self.open_lines: Gauge = Gauge("layby_open_lines", "Lines of publishers that are open.", registry=own)
         self._commits: Counter = Counter("layby_commits", "Commits of this process.", registry=own)
         self._events: Counter = Counter("layby_events", "Events appended by this process.", registry=own)
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """An answer has begun."""
+        self.all_answered(method, route, status, (seconds,))
+
+    def all_answered(self, method: str, route: str, status: int, seconds: Collection[float]) -> None:
+        """So many at once have begun, each after so long."""
         key = (method, route, status)
         if (children := self._children.get(key)) is None:  # looking a child up by its labels is slow
             requests = self._requests.labels(method, route, str(status))
             children = self._children[key] = (requests, self._seconds.labels(method, route))
-        children[0].inc()
-        children[1].observe(seconds)
+        children[0].inc(len(seconds))
+        for each in seconds:
+            children[1].observe(each)
 
     def watch(self, store: EventStore) -> None:
         """Count what this store does."""

@@ -1,7 +1,8 @@
 """An open server is open to this machine, not to every web page that a browser on this machine shows.
 
 Without keys nothing else tells a page of somebody else from the developer: it may send a POST to a loopback address
-without asking (a form can), and by a name of its own that resolves there it could read the answers too.
+without asking (a form can), or open a WebSocket, and by a name of its own that resolves there it could read the answers
+too.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from api.handshake import wishes
 from api.principal import Door
 from eventstore.domain.errors import UntrustedOrigin
 
@@ -48,7 +50,7 @@ class OpenDoor:
                 origin = value.decode("latin-1")
             elif name == b"sec-fetch-site":
                 fetched = value
-        if scope["method"] in _READING:
+        if scope["method"] in _READING and not wishes(scope):
             return
         if fetched == b"cross-site" if origin is None else not self._is_local(origin.partition("://")[2]):
             raise UntrustedOrigin("a page of another host may change nothing on an open server; make a key for it")

@@ -15,6 +15,7 @@ from eventstore.domain.errors import (
     MissingScope,
     Unauthorized,
     Unavailable,
+    UpgradeRequired,
 )
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -57,12 +58,14 @@ STATUS: Final[Mapping[str, int]] = {
     "invalid-snapshot": 422,
     "reserved-type": 422,
     "idempotency-key-reused": 422,
+    "upgrade-required": 426,
     "internal-error": 500,
     "store-unavailable": 503,
     "overloaded": 503,
     "store-full": 507,
 }
 
+WEBSOCKET_VERSION: Final = "13"
 WRONG_ADDRESS: Final = 400
 """The other status of `invalid-request`: not the body is wrong, but the URL, the query or a header."""
 
@@ -101,6 +104,8 @@ def headers(error: LaybyError) -> dict[str, str]:
             return {"WWW-Authenticate": _challenge(f'error="insufficient_scope", scope="{error.scope}"')}
         case MethodNotAllowed():
             return {"Allow": ", ".join(error.allow)}
+        case UpgradeRequired():
+            return {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": WEBSOCKET_VERSION}
         case Unavailable() if status_of(error) == 503:
             return {"Retry-After": str(error.retry_after_s)}
         case _:

@@ -6,13 +6,15 @@ Each is answered in the form that every refusal has, where an answer can still b
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import httptools
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from api import problems
+from api.handshake import WISH, is_wish
+from api.unread import Unread
 from eventstore.domain import jsontext
 from eventstore.domain.errors import InvalidRequest, LaybyError, RequestTimeout
 from eventstore.domain.ids import random_id
@@ -22,10 +24,6 @@ PATIENCE_S: Final = 20.0
 """How long a request may take to arrive; its body gets so much more as is worth its size at the slowest rate."""
 SLOWEST: Final = 16 * 1024
 """Bytes a second that a body must keep up, once the patience is used up."""
-UNREAD_BYTES: Final = 256 * 1024
-UNREAD_S: Final = 30.0
-UNREAD_RATE: Final = 4 * 1024
-"""Of an answer that a client has not taken yet, and that is larger than this, so many bytes a second must go."""
 PIPELINED: Final = 1_000
 """Requests that may wait behind one that is being answered on the same connection."""
 
@@ -39,18 +37,18 @@ class HttpProtocol(HttpToolsProtocol):
         self._number: int = 0  # of the request that arrives, or arrived last
         self._heading: bool = True  # before its body
         self._wishless: bytes = b""  # its head, where it has to be parsed again
+        self._wish: bool = False  # it is for a WebSocket
         self._begun: bool = False  # it has begun to arrive, and has not arrived
         self._head: int = 0  # bytes of its head that the parser has told of
         self._unheard: int = 0  # bytes that came while it told of no end
         self._since: float = 0.0
         self._body: int = 0  # bytes of it so far
         self._timer: asyncio.TimerHandle | None = None
-        self._reader: asyncio.TimerHandle | None = None
-        self._unread: int = 0
         self._running: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]  # as uvicorn has it
         super().connection_made(transport)
+        self._unread: Unread = Unread(self.loop, transport, self._abort)
         self._idle()
 
     def _idle(self) -> None:
@@ -62,7 +60,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
-        self._stop_watching()
+        self._unread.end()
         self._let_go()
         super().connection_lost(exc)
 
@@ -89,7 +87,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _parse(self, data: bytes) -> None:
         """Let the parser tell of it. A request may wish for another protocol, as Java's client does with its first one;
-        that is passed over. The parser would pass over its body, so it is given the head anew without the wish."""
+        that is passed over. The parser would pass over its body, so it is given the head anew without the wish. That
+        for a WebSocket is told to the application, which may pass it over too."""
         pieces = [memoryview(data)]
         while pieces:
             piece = pieces.pop()
@@ -129,6 +128,9 @@ class HttpProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             self._wishless = self._without_wish()
             return
+        if self._wish:
+            cast("dict[str, Any]", self.scope)["extensions"] = {WISH: {}}
+            self._wish = False
         super().on_headers_complete()
         self._heading = False
 
@@ -136,9 +138,10 @@ class HttpProtocol(HttpToolsProtocol):
         method = self.parser.get_method()
         if method == b"CONNECT":  # to the parser this is a wish by itself
             raise ValueError("there is nothing to connect to")
-        version = self.parser.get_http_version().encode()
+        version = self.parser.get_http_version()
+        self._wish = is_wish(method, version, self.headers)
         fields = [name + b": " + value for name, value in self.headers if name != b"upgrade"]
-        return b"\r\n".join([b" ".join([method, self.url, b"HTTP/" + version]), *fields, b"", b""])
+        return b"\r\n".join([b" ".join([method, self.url, b"HTTP/" + version.encode()]), *fields, b"", b""])
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
@@ -178,27 +181,16 @@ class HttpProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread = self.transport.get_write_buffer_size()
-        self._reader = self.loop.call_later(UNREAD_S, self._unmoved)
+        self._unread.begin()
 
     def resume_writing(self) -> None:
-        self._stop_watching()
+        self._unread.end()
         super().resume_writing()
 
-    def _unmoved(self) -> None:
+    def _abort(self) -> None:
         """End an answer that a client hardly takes, and that stands in memory. Streams hold little, and may be slow."""
-        size = self.transport.get_write_buffer_size()
-        if size > UNREAD_BYTES and self._unread - size < UNREAD_S * UNREAD_RATE:
-            self.transport.abort()
-            return self._let_go()
-        self._unread = size
-        self._reader = self.loop.call_later(UNREAD_S, self._unmoved)
-        return None
-
-    def _stop_watching(self) -> None:
-        if self._reader is not None:
-            self._reader.cancel()
-            self._reader = None
+        self.transport.abort()
+        self._let_go()
 
     # Refusals
 

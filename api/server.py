@@ -19,8 +19,8 @@ from api.app import build
 from api.listening import CannotListen
 from api.live import HEARTBEAT_S, Live
 from api.principal import Door
-from api.protocol import HttpProtocol
 from api.services import Services
+from api.switching import SwitchingProtocol
 from eventstore.domain.errors import StoreUnavailable
 from eventstore.embedded import EngineError, engine_url
 from eventstore.eventstore import EventStore, open_store
@@ -134,7 +134,7 @@ async def _closing(thing: EventStore | ReadModels) -> AsyncGenerator[None]:
 def _config(services: Services) -> uvicorn.Config:
     return uvicorn.Config(
         build(services),
-        http=HttpProtocol,
+        http=SwitchingProtocol,
         ws="none",
         lifespan="off",
         interface="asgi3",

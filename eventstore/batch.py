@@ -113,10 +113,6 @@ class Batch:
         self.changed |= draft.changed
         self.renewed |= draft.renewed
 
-    def with_record(self, field: str) -> Pending:
-        """The command whose retry record has this field."""
-        return next(item for item, _ in self.outcomes if item.retry and item.retry.field == field)
-
     def look_again(self) -> None:
         """The head was another one: what was looked up of retries before may have changed since."""
         for item, _ in self.outcomes:

@@ -32,22 +32,27 @@ class Lane:
         self.slowness: int = 0
         """How much longer than usual the next commit may be under way, ms: the last one came late."""
         self._sizes: dict[str, int] = {}
-        self._retries: dict[str, str] = {}
+        self._retries: dict[str, Pending] = {}
 
     def add(self, item: Pending) -> None:
         """Queue a command. Raises `RequestInProgress`, `IdempotencyKeyReused` where its key is under way already."""
         if item.retry:
             self._refuse_running(item.retry)
-            self._retries[item.retry.field] = item.retry.fingerprint
+            self._retries[item.retry.field] = item
         self.queue[item] = None
 
-    def _refuse_running(self, retry: Retry) -> None:
+    def under_way(self, retry: Retry) -> Pending | None:
+        """The command with this key that has no answer yet. Raises `IdempotencyKeyReused` if it is another one."""
         running = self._retries.get(retry.field)
-        if running is None:
-            return
-        if running != retry.fingerprint:
+        if running and running.retry and running.retry.fingerprint != retry.fingerprint:
             raise reused()
-        raise RequestInProgress("the first request with this Idempotency-Key is still running; try again in a moment")
+        return running
+
+    def _refuse_running(self, retry: Retry) -> None:
+        if self.under_way(retry):
+            raise RequestInProgress(
+                "the first request with this Idempotency-Key is still running; try again in a moment"
+            )
 
     def forget(self) -> None:
         """Nothing that is remembered of the session can be relied on."""

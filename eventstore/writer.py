@@ -93,6 +93,17 @@ class Writer:
 
         Raises every `LaybyError` that the rules give, and `StoreUnavailable`, `StoreFull`, `Overloaded`.
         """
+        answer = await asyncio.shield(self.submit(tenant, session_id, command, by, retry))
+        return answer if answer.durability else replace(answer, durability=await self.confirm(tenant, session_id))
+
+    def submit(
+        self, tenant: str, session_id: str, command: Command, by: Actor, retry: Retry | None = None
+    ) -> asyncio.Future[Answer]:
+        """The same without waiting: commands of a session are carried out in the order of these calls.
+
+        An answer without a durability must be confirmed. Whoever holds it does not cancel it. Raises `Overloaded`,
+        `RequestInProgress`, `IdempotencyKeyReused`; all else is in the answer.
+        """
         self.check_room()
         lane = self._lane(tenant, session_id)
         pending = Pending(command, by, asyncio.get_running_loop().create_future(), retry)
@@ -100,8 +111,13 @@ class Writer:
         self._waiting += 1
         pending.answer.add_done_callback(self._answered)
         self._start(lane)
-        answer = await asyncio.shield(pending.answer)
-        return answer if answer.durability else replace(answer, durability=await self._confirm(lane.keys))
+        return pending.answer
+
+    def under_way(self, tenant: str, session_id: str, retry: Retry) -> asyncio.Future[Answer] | None:
+        """The answer that a command with this key waits for. Raises `IdempotencyKeyReused`."""
+        lane = self._lanes.get((tenant, session_id))
+        running = lane and lane.under_way(retry)
+        return running.answer if running else None
 
     def check_room(self) -> None:
         """Raises `Overloaded` if no command can be taken now; whoever asks first need not read what it is."""
@@ -113,11 +129,11 @@ class Writer:
         if not answer.cancelled():
             answer.exception()  # whoever asked may have gone; then nobody else would look
 
-    async def _confirm(self, keys: SessionKeys) -> str:
-        """The durability of what was committed earlier, perhaps by somebody else."""
+    async def confirm(self, tenant: str, session_id: str) -> str:
+        """The durability of what was committed earlier, perhaps by somebody else. Raises `StoreUnavailable`."""
         if not self._commits.confirms:
             return self._commits.durability
-        return (await self._commits.run(confirm_call(keys)))[1]
+        return (await self._commits.run(confirm_call(self._keys.session(tenant, session_id))))[1]
 
     async def delete(self, tenant: str, session_id: str) -> None:
         """Delete a session for ever. Raises `SessionNotFound`, `SessionDeleted`, `StoreUnavailable`, `StoreFull`."""
@@ -275,8 +291,8 @@ class Writer:
             batch.look_again()
             if word == "changed":
                 lane.forget()
-            if word == "replay":
-                lane.replay(batch.with_record(reply[3].decode()), reply[4].decode())
+            if word == "replay":  # and others of these may have been carried out too
+                await self._load(lane, [item for item, _ in batch.outcomes if item.retry], [])
             return False
         # A commit whose first answer was lost is there, but this pipeline confirms only what it wrote itself.
         self._tell(lane.keys, commit.head, commit.lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from api.openapi.build import Node, flag, integer, ref, text, time, words
 
+SUBPROTOCOL = "layby.v1"
 LIST_LIMIT = integer(minimum=1, maximum=1000, default=50)
 EVENT_LIMIT = integer(minimum=1, maximum=10_000, default=1000)
 ETAG_PATTERN = r'^"[0-9]+"$'
@@ -64,6 +65,7 @@ def _positions() -> dict[str, Node]:
     wait = "Holds the answer until the call is no longer PENDING_APPROVAL, or this time is up."
     feed = "Opaque, from the feed itself; or `now`. The beginning unless given."
     index = {"type": "integer", "minimum": 0, "default": 0}
+    producer = "Makes ids safe to repeat: each is then the Idempotency-Key `<producer>:<id>` of its events."
     return {
         "at": _query("at", integer(minimum=1), "As of this seq."),
         "at_time": _query("at_time", time(), "As of this time."),
@@ -72,6 +74,7 @@ def _positions() -> dict[str, Node]:
         "from": _query("from", begin, "A seq; negative counts from the end; `now` is what comes next."),
         "until": _query("until", words("idle", "parked", "terminal"), until),
         "feed_cursor": _query("cursor", text(), feed),
+        "producer": _query("producer", text(pattern="^[ -~]{1,198}$"), producer),
         "startIndex": _query("startIndex", index, "The 0-based index of the first event."),
     }
 
@@ -86,6 +89,7 @@ def _headers() -> dict[str, Node]:
     return {
         "Idempotency-Key": _header("Idempotency-Key", key, retry),
         "Layby-Actor": _header("Layby-Actor", actor, person),
+        "Sec-WebSocket-Protocol": _header("Sec-WebSocket-Protocol", text(examples=[SUBPROTOCOL]), "Must offer it."),
         "If-Match": _header("If-Match", version, "The version that the session must be at."),
         "If-None-Match": _header("If-None-Match", text(), "The version that is known already."),
         "Last-Event-ID": _header("Last-Event-ID", text(pattern="^[0-9]+$"), f"The last seq. {resume}"),
@@ -105,6 +109,8 @@ def headers() -> dict[str, Node]:
         "Layby-Next-From": _said(integer(minimum=1), "Where the next page begins; not there at the end."),
         "Retry-After": _said(integer(minimum=0), "Seconds."),
         "WWW-Authenticate": _said(text(examples=['Bearer realm="layby", error="invalid_token"']), "RFC 6750."),
+        "Sec-WebSocket-Protocol": _said({"const": SUBPROTOCOL}, "What the messages are."),
+        "Upgrade": _said({"const": "websocket"}, "What the route speaks."),
         "x-zhin-session-id": _said(text(), "The session."),
     }
 

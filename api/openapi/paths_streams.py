@@ -10,7 +10,7 @@ EVENTS = "/v1/sessions/{session_id}/events"
 
 
 def stream_routes() -> list[Route]:
-    return [_publish(), _read(), _follow(), _feed()]
+    return [_publish(), _line(), _read(), _follow(), _feed()]
 
 
 def _publish() -> Route:
@@ -37,6 +37,25 @@ def _publish() -> Route:
             "invalid-snapshot",
             "version-mismatch",
         ),
+    )
+
+
+def _line() -> Route:
+    return Route(
+        method="get",
+        path="/v1/sessions/{session_id}/publish",
+        name="openLine",
+        summary="Open a line for publishing: a WebSocket",
+        description="Each text message is a `LineMessage`, carried out in order as a request with its events would be,"
+        " and answered in order by a `LineAnswer` or a `LineRefusal`. Up to 64 may be unanswered; beyond that none is"
+        " read. The line is closed with 1001 when the server stops, 1003 for a binary message, 1008 when its key is"
+        " revoked, 1009 for a message beyond 4 MiB and 64 KiB, 1013 when too much is under way: behind the answers to"
+        " what was taken.",
+        tag=TAG,
+        scope="publish",
+        parameters=("producer", "Layby-Actor", "Sec-WebSocket-Protocol"),
+        answers={101: reply("The line is open.", None, "Sec-WebSocket-Protocol")},
+        problems=("upgrade-required",),
     )
 
 

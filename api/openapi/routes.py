@@ -131,7 +131,7 @@ def _problem_reply(status: int, slugs: list[str]) -> Node:
     return reply(description, content, *_PROBLEM_HEADERS.get(status, ()))
 
 
-_PROBLEM_HEADERS = {401: ("WWW-Authenticate",), 403: ("WWW-Authenticate",), 503: ("Retry-After",)}
+_PROBLEM_HEADERS = {401: ("WWW-Authenticate",), 403: ("WWW-Authenticate",), 426: ("Upgrade",), 503: ("Retry-After",)}
 
 
 def paths(routes: Iterable[Route]) -> Node:

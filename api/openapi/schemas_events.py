@@ -32,6 +32,7 @@ def event_schemas() -> dict[str, Node]:
         "PublishBatch": many(ref("PublishEvent"), minItems=1, maxItems=1000),
         "PublishAnswer": _publish_answer(),
         "PublishedEvent": _published_event(),
+        **_line_schemas(),
         "EventPage": answer(
             {
                 "events": many(ref("Event")),
@@ -108,6 +109,23 @@ def _publish_answer() -> Node:
             "durability": words("memory", "fsync", "replicated", description="What was reached."),
         }
     )
+
+
+def _line_schemas() -> dict[str, Node]:
+    """Text messages of a line."""
+    name, told = text("As it was sent.", minLength=1, maxLength=200), ("first_seq", "last_seq", "events", "durability")
+    shared = {member: _publish_answer()["properties"][member] for member in told}
+    unnamed = nullable(text("Null for a message without an id: it is known by its place, since answers come in order."))
+    return {
+        "LineMessage": request(
+            {"id": text("Told back in the answer.", minLength=1, maxLength=200), "events": ref("PublishBatch")},
+            {"expected_seq": integer("The version that the session must be at.", minimum=0)},
+        ),
+        "LineAnswer": answer({"id": name, **shared}),
+        "LineRefusal": answer(
+            {"id": unnamed, "problem": ref("Problem")}, description="Pointers lead into the message."
+        ),
+    }
 
 
 def _published_event() -> Node:

@@ -19,6 +19,7 @@ LaybyError
 │   │   ├── CallNotFound
 │   │   └── NoSuchPoint             a seq or a time that the session never had
 │   ├── MethodNotAllowed            the route exists, this verb does not
+│   ├── UpgradeRequired             the route exists, but not in HTTP
 │   ├── Gone                        it was there once, and will not be again
 │   │   ├── SessionDeleted
 │   │   ├── CallExpired             the deadline came first
@@ -231,6 +232,11 @@ class MethodNotAllowed(Refused):
     def __init__(self, detail: str, /, allow: Sequence[str] = (), **members: Any) -> None:
         super().__init__(detail, **members)
         self.allow: list[str] = list(allow)
+
+
+class UpgradeRequired(Refused):
+    slug = "upgrade-required"
+    title = "The route is a WebSocket"
 
 
 class Gone(Refused):

@@ -54,6 +54,7 @@ ROUTES = (
     Route("POST", "/v1/sessions", "publish", "/v1/sessions", {}),
     Route("POST", f"{_S}/messages", "publish", f"{_SP}/messages", {"continuation_token": "TOKEN", "message": "m"}),
     Route("POST", f"{_S}/events", "publish", f"{_SP}/events", {"type": "a.b"}),
+    Route("GET", f"{_S}/publish", "publish", f"{_SP}/publish"),
     Route("GET", "/v1/sessions", "read", "/v1/sessions"),
     Route("GET", _S, "read", _SP),
     Route("GET", f"{_S}/steps", "read", f"{_SP}/steps"),

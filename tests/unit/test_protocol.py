@@ -11,7 +11,9 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from api import protocol
-from api.protocol import PATIENCE_S, PIPELINED, SLOWEST, UNREAD_BYTES, UNREAD_RATE, UNREAD_S, HttpProtocol
+from api.handshake import wishes
+from api.protocol import PATIENCE_S, PIPELINED, SLOWEST, HttpProtocol
+from api.unread import UNREAD_BYTES, UNREAD_RATE, UNREAD_S
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -367,6 +369,31 @@ def test_many_wishes_at_once_wait_in_a_row(line, loop):
     line.data_received((HEAD + WISH + b"Content-Length: 1\r\n\r\nx") * 50)
     assert (loop.started, len(line.pipeline)) == (1, 49)
     assert all(cycle.body == b"x" for cycle, _ in line.pipeline)
+
+
+WEBSOCKET = b"Host: x\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "told"),
+    [
+        (b"GET / HTTP/1.1\r\n" + WEBSOCKET, True),
+        (b"GET / HTTP/1.1\r\n" + WEBSOCKET.replace(b"WebSocket", b"h2c, websocket"), True),
+        (b"GET / HTTP/1.1\r\n" + WEBSOCKET.replace(b"WebSocket", b"h2c"), False),
+        (b"GET / HTTP/1.1\r\n" + WEBSOCKET.replace(b"Connection: Upgrade\r\n", b""), False),
+        (b"GET / HTTP/1.0\r\n" + WEBSOCKET, False),
+        (b"POST / HTTP/1.1\r\nContent-Length: 0\r\n" + WEBSOCKET, False),
+        (b"GET / HTTP/1.1\r\nContent-Length: 0\r\n" + WEBSOCKET, False),
+    ],
+)
+def test_the_wish_for_a_websocket_is_told_to_the_application(line, loop, head, told):
+    line.data_received(head + b"\r\n")
+    assert wishes(line.cycle.scope) == told
+    assert (loop.started, line.cycle.more_body) == (1, False)
+    if b"HTTP/1.1" in head:
+        answered(line)
+        line.data_received(HEAD + b"Content-Length: 1\r\n\r\nx")
+        assert loop.started == 2 and not wishes(line.cycle.scope)
 
 
 def test_nothing_is_connected_to(line, loop):
