@@ -136,6 +136,7 @@ class WebSocket(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._writable.clear()
         self._unread.begin()
+        self._read(False)
 
     def resume_writing(self) -> None:
         self._unread.end()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from eventstore.domain.commands import CreateSession
+from eventstore.domain.commands import CreateSession, Publish
 from eventstore.domain.errors import (
     IdempotencyKeyReused,
     IllegalTransition,
@@ -151,3 +151,50 @@ async def test_a_retry_hears_the_first_answer_though_that_came_between_two_looks
     monkeypatch.setattr(other.reads, "reply", between)
     assert (await send(other, turn(), ask("c1"), retry=key("k"))).replayed
     assert len(looks) == 2
+
+
+async def test_many_retries_at_a_warm_process_are_looked_up_together(
+    store: EventStore, other: EventStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(store)
+    await send(other, note("warm"))
+    firsts = await asyncio.gather(*(send(store, note(n), retry=key(f"k{n}")) for n in range(64)))
+
+    commits, run = list[object](), other.writer._commits.run
+
+    async def counted(call: ScriptCall) -> object:
+        commits.append(call)
+        return await run(call)
+
+    monkeypatch.setattr(other.writer._commits, "run", counted)
+    again = await asyncio.gather(*(send(other, note(n), retry=key(f"k{n}")) for n in range(64)))
+    assert [answer.result for answer in again] == [answer.result for answer in firsts]
+    assert len(commits) == 1
+
+
+async def test_a_command_that_is_under_way_can_be_waited_for(store: EventStore) -> None:
+    await create(store)
+    publish = Publish([note()])
+    first = store.writer.submit(TENANT, "s1", publish, AGENT, key("k"))
+    assert store.writer.under_way(TENANT, "s1", key("k")) is first
+    assert store.writer.under_way(TENANT, "s1", key("l")) is None
+    with pytest.raises(IdempotencyKeyReused):
+        store.writer.under_way(TENANT, "s1", key("k", "other"))
+    await first
+    assert store.writer.under_way(TENANT, "s1", key("k")) is None
+
+
+async def test_commands_are_carried_out_in_the_order_in_which_they_are_handed_in(
+    store: EventStore, other: EventStore
+) -> None:
+    """Also where records have to be read for some of them, and others write the session meanwhile."""
+    await create(store)
+    await send(store, ask("c1"))
+    await send(other, note("theirs"))
+    batches = [[note(n), ask(f"c{n % 7}")] if n % 3 == 0 else [note(n)] for n in range(50)]
+    answers = [
+        store.writer.submit(TENANT, "s1", Publish(batch), AGENT, key(f"k{n}") if n % 2 else None)
+        for n, batch in enumerate(batches)
+    ]
+    await asyncio.gather(send(other, note("theirs")), *answers)
+    assert [text for text in await texts(store) if text != "theirs"] == list(range(50))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,79 +13,12 @@ from api import protocol
 from api.handshake import wishes
 from api.protocol import PATIENCE_S, PIPELINED, SLOWEST, HttpProtocol
 from api.unread import UNREAD_BYTES, UNREAD_RATE, UNREAD_S
+from tests.unit.connections import Loop, Transport
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 LONG = HEAD + b"Content-Length: 9999999\r\n\r\n"
 SHORT = HEAD + b"Content-Length: 1\r\n\r\nx"
-
-
-class Timer:
-    def __init__(self, at: float, call: Callable[[], None]) -> None:
-        self.at, self.call = at, call
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class Task:
-    def add_done_callback(self, _: Any) -> None: ...
-
-
-class Loop:
-    """A clock that is moved by hand, and the timers on it."""
-
-    def __init__(self) -> None:
-        self.now, self.timers, self.started = 0.0, list[Timer](), 0
-
-    def time(self) -> float:
-        return self.now
-
-    def call_later(self, delay: float, call: Callable[[], None]) -> Timer:
-        self.timers.append(Timer(self.now + delay, call))
-        return self.timers[-1]
-
-    def create_task(self, work: Any, **_: Any) -> Task:
-        work.close()
-        self.started += 1
-        return Task()
-
-    def pass_(self, seconds: float) -> None:
-        end = self.now + seconds
-        while due := [timer for timer in self.timers if not timer.cancelled and timer.at <= end]:
-            timer = min(due, key=lambda timer: timer.at)
-            self.timers.remove(timer)
-            self.now = timer.at
-            timer.call()
-        self.now = end
-
-
-class Transport:
-    def __init__(self) -> None:
-        self.sent, self.closed, self.aborted, self.unread = b"", False, False, 0
-
-    def get_extra_info(self, _: str, default: Any = None) -> Any:
-        return default
-
-    def write(self, data: bytes) -> None:
-        assert not self.closed
-        self.sent += data
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def close(self) -> None:
-        self.closed = True
-
-    def abort(self) -> None:
-        self.closed = self.aborted = True
-
-    def get_write_buffer_size(self) -> int:
-        return self.unread
-
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
 
 
 @pytest.fixture

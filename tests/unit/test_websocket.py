@@ -1,0 +1,274 @@
+"""A WebSocket, on a clock and a transport of the test's own: when it reads, what it counts, and how it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from api import websocket
+from api.budget import Budget
+from api.inbox import SLICE_BYTES, Inbox
+from api.protocol import PATIENCE_S, SLOWEST
+from api.unread import UNREAD_S
+from api.websocket import DEAD_S, GOODBYE_S, LOOK_EVERY_S, SILENT_S, WebSocket
+from tests.http.lines import frame
+from tests.unit.connections import Loop, Transport
+
+PING, PONG, CLOSE = 9, 10, 8
+MOST = 1_000_000
+
+
+class Owner:
+    """Takes so many messages."""
+
+    def __init__(self) -> None:
+        self.room, self.taken, self.stirred = 1_000_000, list[bytes](), 0
+
+    @property
+    def ready(self) -> bool:
+        return self.room > 0
+
+    def take(self, data: bytes) -> None:
+        self.room -= 1
+        self.taken.append(data)
+
+    def stir(self) -> None:
+        self.stirred += 1
+
+
+@pytest.fixture
+def budget():
+    return Budget(10 * MOST)
+
+
+@pytest.fixture
+def scope():
+    return {}
+
+
+@pytest.fixture
+def owner():
+    return Owner()
+
+
+@pytest.fixture
+def loop(monkeypatch):
+    made = Loop()
+    monkeypatch.setattr(websocket.asyncio, "get_running_loop", lambda: made)
+    return made
+
+
+@pytest.fixture
+def line(loop, owner, budget, scope):
+    made = WebSocket(Inbox(MOST, budget, scope), owner)
+    connections = set()
+    made.begin(Transport(), connections)
+    assert connections == {made}
+    return made
+
+
+def goodbye(line):
+    """The code of the goodbye that was sent last."""
+    tail = line.transport.sent[line.transport.sent.rindex(b"\x88") :]
+    return int.from_bytes(tail[2:4])
+
+
+def messages(*texts):
+    return b"".join(map(frame, texts))
+
+
+# In
+
+
+@pytest.mark.parametrize("size", [1, 3, 50, 10_000])
+def test_messages_are_taken_however_they_arrive(line, owner, size):
+    texts = [b"", b"one", "zwei é".encode(), b"x" * 5_000]
+    data = messages(*texts)
+    for at in range(0, len(data), size):
+        line.data_received(data[at : at + size])
+    assert owner.taken == texts
+
+
+def test_what_is_not_taken_is_not_read(line, owner):
+    owner.room = 2
+    line.data_received(messages(b"1", b"2", b"3", b"4"))
+    assert (owner.taken, line.transport.reading) == ([b"1", b"2"], False)
+    owner.room = 1
+    line.advance()
+    assert (owner.taken, line.transport.reading) == ([b"1", b"2", b"3"], False)
+    owner.room = 2
+    line.advance()
+    assert (owner.taken, line.transport.reading) == ([b"1", b"2", b"3", b"4"], True)
+
+
+def test_while_nothing_is_taken_little_is_looked_at(line, owner):
+    owner.room = 1
+    line.data_received(messages(*[b""] * 40_000))
+    assert len(line._inbox.messages) <= SLICE_BYTES / 6
+
+
+def test_a_peer_that_does_not_read_is_not_read(line, owner):
+    line.pause_writing()
+    line.data_received(messages(b"1"))
+    assert (owner.taken, line.transport.reading) == ([], False)
+    line.resume_writing()
+    assert (owner.taken, line.transport.reading) == ([b"1"], True)
+
+
+def test_pings_are_answered_as_long_as_the_answers_are_taken(line):
+    line.data_received(frame(b"a", PING))
+    assert line.transport.sent == b"\x8a\x01a"
+    line.pause_writing()
+    line.data_received(frame(b"b", PING) * 1_000)
+    assert line.transport.sent == b"\x8a\x01a"
+
+
+def test_bytes_count_from_their_arrival_until_they_are_given_back(line, owner, budget, scope):
+    line.data_received(messages(b"x" * 100, b"y" * 50) + frame(b"z" * 3_000)[:1_000])
+    assert budget.held == 150 + 992
+    budget.give(scope, 150)
+    line.data_received(frame(b"z" * 3_000)[1_000:])
+    assert (budget.held, len(owner.taken)) == (3_000, 3)
+    budget.release(scope)
+    assert budget.held == 0
+
+
+def test_the_parts_of_a_message_count_too(line, budget):
+    line.data_received(frame(b"x" * 100, last=False) + frame(b"y" * 100, kind=0, last=False) + frame(b"", PING))
+    assert budget.held == 200
+    line.data_received(frame(b"", kind=0))
+    assert (line._owner.taken, budget.held) == ([b"x" * 100 + b"y" * 100], 200)
+
+
+def test_beyond_the_budget_the_line_ends(line, owner, budget):
+    budget.limit = 10_000
+    line.data_received(messages(b"1") + frame(b"x" * 20_000))
+    assert (owner.taken, line.over, line.transport.reading) == ([b"1"], True, False)
+    line.close()
+    assert goodbye(line) == 1013
+
+
+# Out
+
+
+@pytest.mark.parametrize(("size", "head"), [(0, b"\x81\x00"), (125, b"\x81\x7d"), (126, b"\x81\x7e\x00\x7e")])
+def test_messages_leave_as_one_frame_each(line, size, head):
+    line.send([b"x" * size, b"y"])
+    assert line.transport.sent == head + b"x" * size + b"\x81\x01y"
+
+
+def test_large_messages_leave_too(line):
+    line.send([b"x" * 70_000])
+    assert line.transport.sent[:10] == b"\x81\x7f" + (70_000).to_bytes(8) and len(line.transport.sent) == 70_010
+
+
+def test_after_the_goodbye_nothing_is_sent(line):
+    line.close()
+    sent = line.transport.sent
+    line.send([b"x"])
+    line.close()
+    assert line.transport.sent == sent
+
+
+# The end
+
+
+def test_a_goodbye_is_answered_when_its_owner_says_so(line, owner):
+    owner.room = 1
+    line.data_received(messages(b"1", b"2") + frame((1000).to_bytes(2), CLOSE))
+    assert not line.over and line.transport.sent == b""
+    owner.room = 1
+    line.advance()
+    assert line.over and owner.stirred and line.transport.sent == b""
+    line.send([b"answer"])
+    line.close()
+    assert line.transport.sent == b"\x81\x06answer\x88\x02\x03\xe8" and line.transport.closed
+
+
+def test_after_our_goodbye_what_still_comes_is_passed_over_until_theirs(line, owner):
+    line.end(1001, "the server stops")
+    line.close()
+    assert goodbye(line) == 1001 and line.transport.reading and not line.transport.closed
+    line.data_received(messages(b"1", b"2"))
+    assert owner.taken == [] and not line.transport.closed
+    line.data_received(frame((1001).to_bytes(2), CLOSE))
+    assert line.transport.closed and not line.transport.aborted
+
+
+@pytest.mark.parametrize("wrong", [frame(b"x", kind=2), frame(b"\xff"), frame(b"x" * (MOST + 1))[:20], b"\xff\xff"])
+def test_whoever_never_hangs_up_is_hung_up_on(line, loop, wrong):
+    line.data_received(wrong)
+    assert line.over
+    line.close()
+    line.data_received(b"whatever")
+    loop.pass_(GOODBYE_S - 0.1)
+    assert not line.transport.aborted
+    loop.pass_(0.2)
+    assert line.transport.aborted
+
+
+def test_what_has_arrived_is_dropped_where_the_owner_ends_it(line, owner):
+    owner.room = 1
+    line.data_received(messages(b"1", b"2", b"3"))
+    line.end(1008, "the key opens nothing any more")
+    owner.room = 5
+    line.advance()
+    assert (owner.taken, line.over) == ([b"1"], True)
+
+
+def test_a_connection_that_is_lost_is_told(line, owner, loop):
+    line.connection_lost(None)
+    assert line.lost and line.over and owner.stirred and line._connections == set()
+    line.close()
+    assert line.transport.sent == b"" and all(timer.cancelled for timer in loop.timers)
+
+
+# Peers that are slow, or gone
+
+
+def test_a_peer_that_answers_pings_may_be_idle_for_ever(line, loop):
+    for _ in range(100):
+        loop.pass_(SILENT_S + LOOK_EVERY_S)
+        assert line.transport.sent.endswith(b"\x89\x00")
+        line.data_received(frame(b"", PONG))
+    assert not line.transport.closed
+
+
+def test_a_peer_that_answers_no_ping_is_gone(line, loop):
+    loop.pass_(DEAD_S - 1)
+    assert not line.transport.closed
+    loop.pass_(LOOK_EVERY_S + 1)
+    assert line.transport.aborted
+
+
+def test_a_peer_is_not_gone_while_it_is_we_who_do_not_read(line, owner, loop):
+    owner.room = 1
+    line.data_received(messages(b"1", b"2"))
+    loop.pass_(10 * DEAD_S)
+    assert not line.transport.closed and line.transport.sent == b""
+
+
+def test_a_message_that_stalls_ends_the_line(line, owner, loop):
+    line.data_received(messages(b"1") + frame(b"x" * 100)[:50])
+    for _ in range(int(PATIENCE_S / LOOK_EVERY_S) + 2):
+        loop.pass_(LOOK_EVERY_S)
+    assert line.over and owner.taken == [b"1"]
+    line.close()
+    assert goodbye(line) == 1008
+
+
+def test_a_large_message_may_take_as_long_as_a_large_request(line, owner, loop):
+    data = frame(b"x" * 10 * SLOWEST * int(PATIENCE_S))
+    line._inbox.frames.max_message_size = None
+    for at in range(0, len(data), 2 * SLOWEST):
+        line.data_received(data[at : at + 2 * SLOWEST])
+        loop.pass_(1)
+    assert not line.over and len(owner.taken) == 1
+
+
+def test_an_answer_that_is_not_taken_ends_the_connection(line, loop):
+    line.transport.unread = 70_000
+    line.pause_writing()
+    loop.pass_(UNREAD_S - 1)
+    assert not line.transport.closed
+    loop.pass_(2)
+    assert line.transport.aborted
