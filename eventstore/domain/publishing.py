@@ -31,7 +31,7 @@ def publish(draft: Draft, command: Publish, by: Actor) -> None:
     """Append a batch, as a whole or not at all."""
     if command.expected_seq is not None and command.expected_seq != draft.session.seq:
         raise VersionMismatch(
-            f"If-Match names version {command.expected_seq}, the session is at {draft.session.seq}",
+            f"version {command.expected_seq} was asked for, the session is at {draft.session.seq}",
             current_seq=draft.session.seq,
         )
     if not command.events:
