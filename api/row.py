@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -52,7 +52,6 @@ class _Place:
     def done(self) -> bool:
         return isinstance(self.answer, LaybyError) or self.answer.done()
 
-    @property
     def outcome(self) -> Answer | LaybyError:
         if isinstance(self.answer, LaybyError):
             return self.answer
@@ -162,9 +161,9 @@ class Row:
     async def answer(self) -> None:
         """Answer, until no more messages come and none is left."""
         while await self._first():
-            done = list(takewhile(lambda place: place.done, self._row))
-            reached = await self._reached(done)
-            self.socket.send([self._told(place, reached) for place in done])
+            done = [(place, place.outcome()) for place in takewhile(lambda place: place.done, self._row)]
+            reached = await self._reached(outcome for _, outcome in done)
+            self.socket.send([self._told(place.id, outcome, reached) for place, outcome in done])
             for _ in done:
                 self._row.popleft()
             self._count(done)
@@ -182,31 +181,28 @@ class Row:
             await self._moved.wait()
         return True
 
-    async def _reached(self, done: list[_Place]) -> str | LaybyError:
-        """The durability of those answers that do not say it: what was committed before they were asked for."""
-        if all(isinstance(place.outcome, LaybyError) or place.outcome.durability for place in done):
+    async def _reached(self, outcomes: Iterable[Answer | LaybyError]) -> str | LaybyError:
+        """The durability of answers that do not say it: all of them were committed before this is asked."""
+        if all(isinstance(outcome, LaybyError) or outcome.durability for outcome in outcomes):
             return ""
         try:
             return await self._publisher.confirm()
         except LaybyError as error:
             return error
 
-    def _told(self, place: _Place, reached: str | LaybyError) -> bytes:
-        outcome = place.outcome
-        if isinstance(outcome, Answer) and place.id is not None:
+    def _told(self, name: str | None, outcome: Answer | LaybyError, reached: str | LaybyError) -> bytes:
+        if isinstance(outcome, Answer) and name is not None:
             durability = outcome.durability or reached
             if isinstance(durability, str):
-                return line_messages.answer(place.id, outcome.result, durability)
+                return line_messages.answer(name, outcome.result, durability)
             outcome = durability
-        assert isinstance(outcome, LaybyError)
-        return line_messages.refusal(place.id, outcome, self._publisher.path)
+        return line_messages.refusal(name, outcome if isinstance(outcome, LaybyError) else _FAULT, self._publisher.path)
 
-    def _count(self, done: list[_Place]) -> None:
+    def _count(self, done: list[tuple[_Place, Answer | LaybyError]]) -> None:
         now, seconds = asyncio.get_running_loop().time(), defaultdict[int, list[float]](list)
-        for place in done:
-            outcome = place.outcome
+        for place, outcome in done:
             status = problems.status_of(outcome) if isinstance(outcome, LaybyError) else PUBLISHED
             seconds[status].append(now - place.since)
         for status, each in seconds.items():
             self._metrics.all_answered(METHOD, LINE, status, each)
-        self._budget.give(self._scope, sum(place.size for place in done))
+        self._budget.give(self._scope, sum(place.size for place, _ in done))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -281,3 +283,10 @@ def test_the_person_behind_a_console_is_named(api, server, sid):
         line.hear()
     assert api.page(sid)["events"][-1]["by"] == "anna"
     assert refused(server.url, sid, headers={"Layby-Actor": "layby"})[0] == 400
+
+
+def test_the_example_of_the_page_does_what_it_shows(server, sid, capsys):
+    page = (Path(__file__).parents[2] / "docs" / "line.md").read_text("utf-8")
+    code, shown = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL).groups()
+    exec(code.replace("127.0.0.1:8700", server.url.partition("://")[2]), {"session_id": sid})
+    assert capsys.readouterr().out == shown
