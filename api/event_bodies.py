@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, cast
 
 from api.wire import bad_json, parse_json
@@ -72,6 +73,12 @@ def _refuse_large(values: list[Any]) -> None:
             raise TooLarge(f"event {index} has {size} bytes; an event has at most {EVENT_BYTES}", index=index)
 
 
+@lru_cache(maxsize=1_024)
+def _is_type(kind: str) -> bool:
+    """Remembered, since publishers use few of them, over and over."""
+    return TYPE_PATTERN.fullmatch(kind) is not None
+
+
 @dataclass(slots=True)
 class _Found:
     events: list[NewEvent] = field(default_factory=list[NewEvent])
@@ -84,7 +91,7 @@ class _Found:
         kind, data, occurred = event.get("type"), event.get("data"), event.get("occurred_at")
         if not isinstance(kind, str):
             self._wrong(f"{pointer}/type", "is required" if kind is None else "must be a string")
-        elif len(kind) > TYPE_MAX or not TYPE_PATTERN.fullmatch(kind):
+        elif len(kind) > TYPE_MAX or not _is_type(kind):
             self._wrong(f"{pointer}/type", f"must be lower-case words joined by dots, at most {TYPE_MAX} characters")
         if data is not None and not isinstance(data, dict):
             self._wrong(f"{pointer}/data", "must be an object")

@@ -31,7 +31,9 @@ def wishes(scope: Scope) -> bool:
 def is_wish(method: bytes, http_version: str, fields: Fields) -> bool:
     """Whether the head of a request that wishes for some other protocol asks for a WebSocket."""
     wanted = b",".join(value for name, value in fields if name == b"upgrade").lower().split(b",")
-    bodied = any(name in (b"content-length", b"transfer-encoding") for name, _ in fields)
+    bodied = any(
+        name == b"transfer-encoding" or (name == b"content-length" and value != b"0") for name, value in fields
+    )
     return method == b"GET" and http_version == "1.1" and not bodied and b"websocket" in map(bytes.strip, wanted)
 
 

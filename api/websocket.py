@@ -114,6 +114,7 @@ class WebSocket(asyncio.Protocol):
         return self._writable.is_set() and not self._closed and self._owner.ready
 
     def _read(self, on: bool) -> None:
+        on = on or self._closed  # what comes after the goodbye is passed over
         if on != self._reading and not self.transport.is_closing():
             self._reading = on
             (self.transport.resume_reading if on else self.transport.pause_reading)()

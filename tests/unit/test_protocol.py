@@ -315,7 +315,7 @@ WEBSOCKET = b"Host: x\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n"
         (b"GET / HTTP/1.1\r\n" + WEBSOCKET.replace(b"Connection: Upgrade\r\n", b""), False),
         (b"GET / HTTP/1.0\r\n" + WEBSOCKET, False),
         (b"POST / HTTP/1.1\r\nContent-Length: 0\r\n" + WEBSOCKET, False),
-        (b"GET / HTTP/1.1\r\nContent-Length: 0\r\n" + WEBSOCKET, False),
+        (b"GET / HTTP/1.1\r\nContent-Length: 0\r\n" + WEBSOCKET, True),
     ],
 )
 def test_the_wish_for_a_websocket_is_told_to_the_application(line, loop, head, told):

@@ -194,6 +194,16 @@ def test_after_our_goodbye_what_still_comes_is_passed_over_until_theirs(line, ow
     assert line.transport.closed and not line.transport.aborted
 
 
+def test_a_goodbye_is_heard_though_the_last_answers_lag(line):
+    line.end(1008, "the key opens nothing any more")
+    line.close()
+    line.pause_writing()
+    line.advance()
+    assert line.transport.reading
+    line.data_received(frame((1008).to_bytes(2), CLOSE))
+    assert line.transport.closed and not line.transport.aborted
+
+
 @pytest.mark.parametrize("wrong", [frame(b"x", kind=2), frame(b"\xff"), frame(b"x" * (MOST + 1))[:20], b"\xff\xff"])
 def test_whoever_never_hangs_up_is_hung_up_on(line, loop, wrong):
     line.data_received(wrong)
