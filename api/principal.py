@@ -75,6 +75,11 @@ class Door:
         """Whether what came in by this key may go on."""
         return self.open if key_id is None else self._keyring.find(key_id) is not None
 
+    def readmit(self, principal: Principal) -> None:
+        """Whether somebody who came in before may go on. Raises `Unauthorized`."""
+        if not self.admits(principal.key_id):
+            raise Unauthorized("the key that this line was opened with opens nothing any more", refused=True)
+
     def _key(self, request: Request) -> AccessKey:
         sent = _values(request, b"authorization")
         if not sent:

@@ -8,7 +8,7 @@ from typing import Final
 
 from api.headers import keyed, may_be_key
 from api.line_messages import events_text
-from api.principal import Principal
+from api.principal import Door, Principal
 from api.publish import EVENTS
 from eventstore.batch import Answer, Retry
 from eventstore.domain.commands import Publish
@@ -22,6 +22,7 @@ LINE: Final = "/v1/sessions/{session_id}/publish"
 class Publisher:
     """With the name of a producer, ids are idempotency keys."""
 
+    door: Door
     writer: Writer
     principal: Principal
     session_id: str
@@ -46,8 +47,9 @@ class Publisher:
         return keyed(EVENTS.format(session_id=self.session_id), self.principal, key, events_text(data))
 
     def submit(self, command: Publish, retry: Retry | None) -> asyncio.Future[Answer]:
-        """See `Writer.submit`."""
+        """See `Writer.submit`. Raises `Unauthorized` once the key is gone: the line is cut a moment later."""
         principal = self.principal
+        self.door.readmit(principal)
         return self.writer.submit(principal.tenant, self.session_id, command, principal.actor, retry)
 
     def under_way(self, retry: Retry) -> asyncio.Future[Answer] | None:

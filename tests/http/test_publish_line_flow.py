@@ -375,3 +375,16 @@ def test_a_line_is_cut_when_its_key_goes(keyed, doors, boss):
         assert closed.value.rcvd.code == 1008 and time.monotonic() - began < CUT_S + 2
     assert refused(keyed.url, sid, leaver.headers["Authorization"].split()[1])[0] == 401
     assert boss.types(sid) == ["session.started", "a.b"]
+
+
+def test_a_key_that_is_gone_publishes_nothing_though_its_line_is_open_still(keyed, doors, boss):
+    sid = boss.create()
+    with doors.open("gone") as gone, Line(keyed.url, sid, gone.headers["Authorization"].split()[1]) as line:
+        line.say("1")
+        line.hear()
+        doors.revoke("gone")
+        until(lambda: gone.get("/v1/sessions").status_code == 401)
+        with pytest.raises(ConnectionClosed):
+            while True:
+                assert slug(line.ask({"id": "2", "events": [EVENT]})) == "unauthorized"
+    assert boss.types(sid) == ["session.started", "a.b"]
