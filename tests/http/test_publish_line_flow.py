@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import threading
 import time
 import uuid
-from contextlib import contextmanager
+from collections import deque
+from contextlib import contextmanager, suppress
 
 import pytest
 from websockets.exceptions import ConnectionClosed
@@ -139,6 +141,24 @@ def test_what_was_never_heard_can_be_repeated(api, server, sid, producer):
         answers = line.hear(len(names))
     assert [answer["first_seq"] for answer in answers] == list(range(2, 52))
     assert len(api.types(sid)) == 51
+
+
+def test_over_lines_that_are_cut_again_and_again_everything_comes_once_and_in_order(api, server, sid, producer):
+    wanted, unanswered, number, chance = 1_000, deque[int](), 0, random.Random(3)
+    while number < wanted or unanswered:
+        with Line(server.url, sid, producer=producer) as line:
+            for name in unanswered:
+                line.say(str(name), events=[{"type": "a.b", "data": {"n": name}}])
+            for _ in range(chance.randrange(300)):
+                if number < wanted and len(unanswered) < 64 and chance.random() < 0.7:
+                    line.say(str(number), events=[{"type": "a.b", "data": {"n": number}}])
+                    unanswered.append(number)
+                    number += 1
+                elif unanswered:
+                    assert line.hear()[0]["id"] == str(unanswered.popleft())
+            line.socket.socket.shutdown(socket.SHUT_RDWR)
+    events = [event for event in api.page(sid, limit=10_000)["events"] if event["type"] == "a.b"]
+    assert [event["data"]["n"] for event in events] == list(range(wanted))
 
 
 def test_a_repeat_waits_for_the_first_that_is_under_way_and_nothing_overtakes_it(api, server, sid, producer):
@@ -315,6 +335,42 @@ def test_a_client_that_vanishes_leaves_nothing_behind(api, server, sid, eventual
     eventually(lambda: api.metric("layby_request_body_bytes") == 0 and api.metric(WAITING) == 0)
     eventually(lambda: api.metric("layby_requests_in_flight") == 1)
     assert len(api.types(sid)) >= 65, "what was taken is carried out"
+
+
+def anything(chance):
+    """Bytes that are hardly frames, or hardly messages."""
+    good = message(str(chance.random()))
+    return chance.choice(
+        (
+            frame(good),
+            frame(good, last=False),
+            frame(good, kind=chance.randrange(16), last=chance.random() < 0.7),
+            frame(good)[: chance.randrange(40)],
+            frame(chance.randbytes(chance.randrange(300))),
+            frame(b"[" * chance.randrange(5_000)),
+            chance.randbytes(chance.randrange(1, 30)),
+            b"\x81\xff" + chance.randbytes(12),
+        )
+    )
+
+
+def test_whatever_is_said_the_server_lives_and_nothing_is_left_behind(new_server, eventually):
+    server, chance = new_server(), random.Random(15)
+    with server.client() as api:
+        sid = api.create()
+        for _ in range(150):
+            with Wire(server.url) as wire:
+                wire.upgrade(PATH.format(sid))
+                with suppress(ConnectionError):
+                    wire.socket.sendall(b"".join(anything(chance) for _ in range(chance.randrange(1, 6))))
+                    if chance.random() < 0.8:
+                        wire.socket.shutdown(socket.SHUT_WR)
+                        while wire.socket.recv(65_536):
+                            pass
+        eventually(lambda: api.metric("layby_open_lines") == 0 and api.metric("layby_request_body_bytes") == 0)
+        assert set(api.types(sid)) == {"session.started", "a.b"}
+    assert server.stop() == 0
+    assert "Traceback" not in server.log.read_text() and "layby.http" not in server.log.read_text()
 
 
 # The door
