@@ -23,7 +23,7 @@ describes the same to the outside.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from urllib.parse import quote, unquote
 
@@ -61,10 +61,10 @@ class PartitionKeys:
     """The keys of one partition; `tag` is its hash tag, such as `{p07}`."""
 
     number: int
+    tag: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def tag(self) -> str:
-        return f"layby:{{p{self.number:02d}}}"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tag", f"layby:{{p{self.number:02d}}}")
 
     @property
     def deadlines(self) -> str:
@@ -94,10 +94,14 @@ class SessionKeys:
     partition: PartitionKeys
     tenant: str
     session_id: str
+    base: str = field(init=False, repr=False, compare=False)
+    member: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def base(self) -> str:
-        return f"{self.partition.tag}:{escape(self.tenant)}:s:{escape(self.session_id)}"
+    def __post_init__(self) -> None:
+        """Both are asked for with every commit."""
+        base = f"{self.partition.tag}:{escape(self.tenant)}:s:{escape(self.session_id)}"
+        object.__setattr__(self, "base", base)
+        object.__setattr__(self, "member", member(self.tenant, self.session_id))
 
     @property
     def head(self) -> str:
@@ -118,10 +122,6 @@ class SessionKeys:
     @property
     def dedup_age(self) -> str:
         return f"{self.base}:dedup_age"
-
-    @property
-    def member(self) -> str:
-        return member(self.tenant, self.session_id)
 
     def due(self, interrupt_id: str) -> str:
         return f"{self.base}:due:{escape(interrupt_id)}"

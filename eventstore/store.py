@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha1
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventstore import scripts
 from eventstore.domain import call as calls
@@ -63,8 +63,7 @@ class Loaded:
     sums: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A stored event: its exact line and its chain hash."""
 
     seq: int
@@ -92,21 +91,20 @@ class Commit:
     records: dict[str, str]
     replaces: Mapping[str, str] = field(default_factory=dict[str, str])
     texts: dict[str, str] = field(init=False)
+    head: Head = field(init=False)
+    """As it stands afterwards."""
 
     def __post_init__(self) -> None:
         self.texts = {iid: jsontext.dumps(_record(call)) for iid, call in self.calls.items()}
+        others = {name: revision for name, revision in self.base.writers.items() if name != self.process}
+        if len(others) >= WRITERS_KEPT:
+            others = dict(list(others.items())[1 - WRITERS_KEPT :])
+        self.head = Head(self.revision, self.session, {**others, self.process: self.revision})
 
     @property
     def sums(self) -> dict[str, str]:
         """Those of the records that it writes."""
         return {iid: record_sum(text.encode()) for iid, text in self.texts.items()}
-
-    @property
-    def head(self) -> Head:
-        """The head as it stands afterwards."""
-        others = {name: revision for name, revision in self.base.writers.items() if name != self.process}
-        kept = list(others.items())[-(WRITERS_KEPT - 1) :]
-        return Head(self.revision, self.session, {**dict(kept), self.process: self.revision})
 
     def script_call(self, feed_keep: int) -> ScriptCall:
         keys, due = self.keys, self.session.next_due

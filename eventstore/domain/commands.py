@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventstore.domain.response_schema import Checked
 
@@ -37,8 +37,7 @@ class CreateSession:
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NewEvent:
+class NewEvent(NamedTuple):
     """One event as a publisher sent it. `pointer` is its place in the body (empty for a body that is one event)."""
 
     type: str

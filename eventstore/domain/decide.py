@@ -67,14 +67,17 @@ def decide(session: Session, calls: KnownCalls, command: Command, by: Actor, con
 def _refuse_large(command: Command) -> None:
     """Raises `TooLarge` for what no event may hold. Published events were measured, one by one, as they were sent."""
     name, value = _held(command)
-    size = 0 if value is None or value is ABSENT else len(jsontext.dumps(value).encode())
-    if size > EVENT_BYTES:
+    if value is None or value is ABSENT:
+        return
+    if (size := len(jsontext.dumps(value).encode())) > EVENT_BYTES:
         raise TooLarge(f"the {name} has {size} bytes; an event has at most {EVENT_BYTES}")
 
 
 def _held(command: Command) -> tuple[str, Any]:
     """What of a command may be of any size, and goes into an event."""
     match command:
+        case Publish():
+            return "", None
         case SendMessage() | CreateSession():
             return "message", command.message
         case DecideCall() if command.edited_args is not None:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from hashlib import sha256
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 IdSource = Callable[[str], str]
 """Gives a new name for a prefix. Rules take one as an argument, so that tests can foresee what it gives."""
 
 
 def _encode(number: int, bits: int = 130) -> str:
-    return "".join(_ALPHABET[number >> shift & 31] for shift in range(bits - 5, -1, -5))
+    """Ten bits, two characters, at a time."""
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(bits - 10, -1, -10)])
 
 
 def random_id(prefix: str) -> str:
@@ -21,7 +23,7 @@ def random_id(prefix: str) -> str:
 
 
 def random_text(bits: int) -> str:
-    """Characters that nobody can guess, five bits each."""
+    """Characters that nobody can guess, five bits each; `bits` in tens."""
     return _encode(secrets.randbits(bits), bits)
 
 

@@ -70,7 +70,7 @@ def refuse_reserved(event: NewEvent, index: int, steps: str) -> None:
 
 def _answer(draft: Draft, repeated: list[dict[str, Any]]) -> dict[str, Any]:
     written = [{"seq": event.seq, "type": event.type} for event in draft.events]
-    listed = sorted([*written, *repeated], key=lambda entry: entry["seq"])
+    listed = sorted([*written, *repeated], key=lambda entry: entry["seq"]) if repeated else written
     span = written or listed
     return {
         "session_id": draft.session.session_id,

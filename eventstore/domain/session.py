@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from eventstore.domain import instants
@@ -71,11 +72,15 @@ class Session:
     @property
     def next_due(self) -> int | None:
         """When the first deadline or lease passes, in milliseconds."""
+        if not self.waiting and not self.leases:
+            return None
         deadlines = [call.expires_at for call in self.waiting.values()]
-        return min((*deadlines, *self.leases.values()), default=None)
+        return min((*deadlines, *self.leases.values()))
 
     def copy(self) -> Session:
-        return replace(self, waiting=dict(self.waiting), leases=dict(self.leases))
+        copied = Session(*_all_fields(self))
+        copied.waiting, copied.leases = dict(self.waiting), dict(self.leases)
+        return copied
 
     def calls_of_turn(self, turn_id: str) -> list[str]:
         """The waiting calls that were asked in this turn, in the order they were asked."""
@@ -181,10 +186,12 @@ class Session:
     }
 
 
+_all_fields = attrgetter(*(one.name for one in fields(Session)))
+
+
 def to_record(session: Session) -> dict[str, Any]:
     """What is stored of a session's head: names as short as they stay readable, nothing that is empty."""
     record: dict[str, Any] = {
-        "agent": session.agent,
         "thread": session.thread_id,
         "run": session.run_id,
         "steps": session.steps,
@@ -192,12 +199,19 @@ def to_record(session: Session) -> dict[str, Any]:
         "chain": session.chain,
         "status": session.status,
         "token": session.token,
-        "turn": session.turn and [session.turn.turn_id, session.turn.started_at],
-        "step": session.step and [session.step.step_id, session.step.turn_id, session.step.status],
-        "waiting": {i: [w.kind, w.expires_at, w.turn_id, w.step_id] for i, w in session.waiting.items()},
-        "leases": session.leases,
     }
-    return {name: value for name, value in record.items() if value not in (None, {})}
+    if session.agent is not None:
+        record["agent"] = session.agent
+    if turn := session.turn:
+        record["turn"] = [turn.turn_id, turn.started_at]
+    if step := session.step:
+        record["step"] = [step.step_id, step.turn_id, step.status]
+    if session.waiting:
+        waiting = session.waiting.items()
+        record["waiting"] = {iid: [one.kind, one.expires_at, one.turn_id, one.step_id] for iid, one in waiting}
+    if session.leases:
+        record["leases"] = session.leases
+    return record
 
 
 def from_record(session_id: str, seq: int, time: int, record: dict[str, Any]) -> Session:

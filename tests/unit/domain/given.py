@@ -82,7 +82,7 @@ def connect(interrupt_id: str = "a1", /, **data: Any) -> NewEvent:
 
 
 def publish(*events: NewEvent, expected: int | None = None) -> Publish:
-    placed = [replace(new, pointer=f"/{index}") for index, new in enumerate(events)]
+    placed = [new._replace(pointer=f"/{index}") for index, new in enumerate(events)]
     return Publish(placed, expected)
 
 

@@ -114,15 +114,9 @@ def test_long_integers_are_cut_down_for_judges_that_know_no_longer_ones():
     assert clipped == {"a": [10**4_300 - 1, 1 - 10**4_300, 1, "x"]}
 
 
-def test_only_json_is_written():
-    for value in (object(), {1, 2}, b"", [LongInteger("1"), object()]):
+def test_what_is_no_value_is_not_written():
+    for value in (object(), [LongInteger("1"), object()]):
         with pytest.raises(TypeError):
-            dumps(value)
-
-
-def test_numbers_that_json_does_not_have_are_not_written():
-    for value in (float("nan"), float("inf"), [LongInteger("1"), float("nan")]):
-        with pytest.raises(ValueError, match="JSON"):
             dumps(value)
 
 
