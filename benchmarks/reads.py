@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Sequence
 
 from benchmarks.benchmark import Benchmark, Run
 from benchmarks.connection import Connection
 from benchmarks.load import get
-from benchmarks.sides import MOST_IN_A_BATCH, asked, at_rest, each, grown, layby, question
+from benchmarks.sides import asked, at_rest, each, grown, layby, question
 from proofs.client import Client
 from proofs.servers import Server
 
 ONE, INBOX, UNIT = "a session of 100 events", "the inbox, its first 50 calls", "ms"
 SNAPSHOT, UNCHANGED = "Layby, snapshot", "Layby, snapshot unchanged (304)"
 FEW, FEW_CALLS = "Layby, of 100 open calls", 100
-TIMES = 40
+TIMES = 15
 """Of each request in a round; its value is their median."""
 
 
 async def measure(run: Run) -> None:
-    calls = run.pick(quick=5_000, full=100_000)
-    many = f"Layby, of {calls:,} open calls"
+    count = run.pick(quick=100, full=1_000)
+    each_asks = run.pick(quick=50, full=100)
+    many = f"Layby, of {count * each_asks:,} open calls"
     with layby(run.folder / "few") as few, layby(run.folder / "many") as crowded:
-        await _parked(few, FEW_CALLS)
-        await _parked(crowded, calls)
+        await _parked(few, FEW_CALLS, 1)
+        await _parked(crowded, count, each_asks)
         one = await _session(few)
         on_few, on_crowded = await Connection.to(few.port), await Connection.to(crowded.port)
         inbox = get("/v1/calls?limit=50")
-        for _ in range(run.pick(quick=10, full=30)):
+        for _ in range(run.pick(quick=20, full=60)):
             run.add(ONE, SNAPSHOT, await _median(on_few, get(one)), UNIT, "less")
             tag = await _tag(on_few, one)
             run.add(ONE, UNCHANGED, await _median(on_few, get(one, f"If-None-Match: {tag}\r\n"), 304), UNIT, "less")
@@ -62,15 +62,14 @@ async def _tag(connection: Connection, path: str) -> str:
     return found[1].decode()
 
 
-async def _parked(server: Server, calls: int) -> None:
-    """So many open calls, as many as a session takes in each."""
+async def _parked(server: Server, count: int, calls: int) -> None:
+    """So many sessions that wait for so many calls each."""
+    questions = [question(f"call-{number}") for number in range(calls)]
 
-    async def ask(client: Client, calls: range) -> None:
-        path = await grown(client, 1)
-        await asked(client, "POST", f"{path}/events", [question(f"call-{number}") for number in calls])
+    async def ask(client: Client, _: int) -> None:
+        await asked(client, "POST", f"{await grown(client, 1)}/events", questions)
 
-    numbers: Sequence[int] = range(calls)
-    await each(server, [numbers[at : at + MOST_IN_A_BATCH] for at in range(0, calls, MOST_IN_A_BATCH)], ask, 2)
+    await each(server, range(count), ask)
     await at_rest(server)
 
 
