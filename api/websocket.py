@@ -94,7 +94,11 @@ class WebSocket(asyncio.Protocol):
         return self.advance()
 
     def advance(self) -> None:
-        """Let messages be taken while there is room, and read on."""
+        """Let messages be taken while there is room, and read on.
+
+        All that has come at once, so that it leaves in one commit: in pieces, with others between, a commit held half as
+        many, and each message cost a third more.
+        """
         inbox = self._inbox
         while self._open:
             if inbox.messages:
@@ -111,7 +115,7 @@ class WebSocket(asyncio.Protocol):
     @property
     def _open(self) -> bool:
         """A message can be taken: there is room for it, and for its answer."""
-        return self._writable.is_set() and not self._closed and self._owner.ready
+        return self._writable.is_set() and not (self._closed or self.lost) and self._owner.ready
 
     def _read(self, on: bool) -> None:
         on = on or self._closed  # what comes after the goodbye is passed over

@@ -106,6 +106,15 @@ def test_while_nothing_is_taken_little_is_looked_at(line, owner):
     assert len(line._inbox.messages) <= SLICE_BYTES / 6
 
 
+def test_what_a_lost_peer_has_sent_is_not_taken(line, owner):
+    owner.room = 1
+    line.data_received(messages(b"1", b"2"))
+    line.connection_lost(None)
+    owner.room = 1
+    line.advance()
+    assert owner.taken == [b"1"]
+
+
 def test_a_peer_that_does_not_read_is_not_read(line, owner):
     line.pause_writing()
     line.data_received(messages(b"1"))
