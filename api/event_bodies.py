@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -79,10 +78,12 @@ def _is_type(kind: str) -> bool:
     return TYPE_PATTERN.fullmatch(kind) is not None
 
 
-@dataclass(slots=True)
 class _Found:
-    events: list[NewEvent] = field(default_factory=list[NewEvent])
-    errors: list[FieldError] = field(default_factory=list[FieldError])
+    """The events of a body, and what is wrong with them."""
+
+    def __init__(self) -> None:
+        self.events: list[NewEvent] = []
+        self.errors: list[FieldError] = []
 
     def take(self, value: Any, pointer: str) -> None:
         if not isinstance(value, dict):

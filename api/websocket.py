@@ -96,8 +96,8 @@ class WebSocket(asyncio.Protocol):
     def advance(self) -> None:
         """Let messages be taken while there is room, and read on.
 
-        All that has come at once, so that it leaves in one commit: in pieces, with others between, a commit held half as
-        many, and each message cost a third more.
+        All that has come is taken at once, so that it leaves in one commit. In pieces, with others in between, commits
+        held half as many, and a message cost a third more.
         """
         inbox = self._inbox
         while self._open:
