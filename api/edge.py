@@ -33,7 +33,7 @@ class Edge:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = _Exchange(scope, send, random_text(80), self._metrics)
-        self._metrics.in_flight.inc()
+        self._metrics.tallies.in_flight += 1
         try:
             await self._app(scope, receive, exchange.send)
         except LaybyError as error:
@@ -47,7 +47,7 @@ class Edge:
             await exchange.refuse(InternalError(), receive)
         finally:
             self._budget.release(scope)
-            self._metrics.in_flight.dec()
+            self._metrics.tallies.in_flight -= 1
 
 
 class _Exchange:

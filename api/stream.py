@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from typing import Final, cast
 
@@ -81,8 +81,16 @@ class _View:
         self._types: Types = types
         self._until: str | None = until
 
-    def show(self, chunk: Chunk) -> Iterator[bytes]:
-        """The chunk encoded, event by event; the last part of a stream that is over is its end."""
+    def pieces(self, chunk: Chunk) -> Iterable[bytes]:
+        """The chunk encoded, in pieces worth sending. Readers who are shown all of it share them."""
+        if chunk.encoded is None or self._until or not self._types.all or chunk.end:
+            return gather(self._show(chunk))
+        if (pieces := chunk.encoded.get(self._encoder)) is None:
+            pieces = chunk.encoded[self._encoder] = list(gather(self._show(chunk)))
+        return pieces
+
+    def _show(self, chunk: Chunk) -> Iterator[bytes]:
+        """Event by event; the last part of a stream that is over is its end."""
         seq, end = chunk.first, chunk.end
         for line in chunk.lines:
             kind = line_type(line)
@@ -111,7 +119,7 @@ async def _frames(first: Chunk, chunks: AsyncGenerator[Chunk], view: _View) -> A
     async with aclosing(chunks):
         chunk = first
         while True:
-            for piece in gather(view.show(chunk)):
+            for piece in view.pieces(chunk):
                 yield piece
             if view.over:
                 return

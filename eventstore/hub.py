@@ -7,6 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Any
 
 from eventstore.domain.events import chain
 from eventstore.keys import Keys, SessionKeys
@@ -26,6 +27,8 @@ class Topic:
         self.ended: bool = False
         self.version: int = 0
         self.recent: deque[Line] = deque()
+        self.shared: dict[int, Any] = {}
+        """What a reader has made of the newest lines from a number on, for the others. Newer lines end it."""
         self._before: str = ""  # the hash before the first of them, once it is known
         self._recent_bytes: int = 0
         self._waiting: set[asyncio.Future[None]] = set()
@@ -44,6 +47,7 @@ class Topic:
 
     def _forget(self) -> None:
         self.recent.clear()
+        self.shared.clear()
         self._before, self._recent_bytes = "", 0
 
     def learned(self, last_seq: int, known: int, *, ended: bool) -> None:
@@ -68,6 +72,7 @@ class Topic:
             self.doubt()  # the store went back, and gives numbers out again
         elif self.recent and not _follows(lines[0], self.recent[-1]):
             self._forget()
+        self.shared.clear()
         for line in lines:
             self.recent.append(line)
             self._recent_bytes += len(line.text)
@@ -76,12 +81,15 @@ class Topic:
             self._before = first.hash
             self._recent_bytes -= len(first.text)
 
-    def lines_from(self, seq: int, hash_: str) -> list[Line]:
-        """The lines from this number on, if they are all here and follow on this hash ("" = whatever they follow)."""
+    def has(self, seq: int, hash_: str) -> bool:
+        """Whether the lines from this number on are all here and follow on this hash ("" = whatever they follow)."""
         if not self.recent or not self.recent[0].seq <= seq <= self.recent[-1].seq:
-            return []
-        lines = list(self.recent)[seq - self.recent[0].seq :]
-        return lines if not hash_ or self._hash_before(seq, hash_) == hash_ else []
+            return False
+        return not hash_ or self._hash_before(seq, hash_) == hash_
+
+    def lines_from(self, seq: int, hash_: str) -> list[Line]:
+        """The lines from this number on, or none; see `has`."""
+        return list(self.recent)[seq - self.recent[0].seq :] if self.has(seq, hash_) else []
 
     def _hash_before(self, seq: int, guess: str) -> str:
         """That of the event before this line, as far as it can be told."""

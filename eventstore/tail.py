@@ -9,13 +9,14 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from eventstore.domain.errors import Diverged, StoreUnavailable
 from eventstore.hub import Hub, Topic
 from eventstore.keys import SessionKeys
 from eventstore.log import Log
 from eventstore.sending import pauses
-from eventstore.store import Line, Page
+from eventstore.store import Page
 
 CHUNK_LINES = 1_000
 POLL_S = 15.0
@@ -27,12 +28,14 @@ PATIENCE_S = 5.0
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Consecutive lines, the first of them numbered `first`. `end` says why nothing follows, if that is so:
-    `terminal` or `deleted`. `hash` is the chain hash up to here, "" where there is nothing before."""
+    `terminal` or `deleted`. `hash` is the chain hash up to here, "" where there is nothing before. Those who are handed
+    the same chunk share in `encoded` what they make of it."""
 
     first: int
     lines: list[bytes]
     end: str | None = None
     hash: str = field(default="", compare=False)
+    encoded: dict[Any, list[bytes]] | None = field(default=None, compare=False, repr=False)
 
     @property
     def next_from(self) -> int:
@@ -78,12 +81,12 @@ class Tails:
         """The next chunk that holds something, and the state of the topic that was seen before it was read."""
         seq, hash_ = before.next_from, before.hash
         while True:
-            if lines := topic.lines_from(seq, hash_):
-                return _handed_over(lines), seen
+            if chunk := _handed_over(topic, seq, hash_):
+                return chunk, seen
             if topic.last_seq < seq and topic.version == seen and not topic.ended:
                 await topic.changed(POLL_S * random.uniform(0.8, 1.2))
-                if lines := topic.lines_from(seq, hash_):
-                    return _handed_over(lines), seen
+                if chunk := _handed_over(topic, seq, hash_):
+                    return chunk, seen
             seen, known = topic.version, topic.last_seq
             page = await self._look(keys, topic, seq)
             self._check(keys, page, hash_)
@@ -134,5 +137,11 @@ def _chunk(page: Page, seq: int) -> Chunk:
     return Chunk(seq, page.lines, "terminal" if page.ended and caught_up else None, page.hash or page.before)
 
 
-def _handed_over(lines: list[Line]) -> Chunk:
-    return Chunk(lines[0].seq, [line.text for line in lines], hash=lines[-1].hash)
+def _handed_over(topic: Topic, seq: int, hash_: str) -> Chunk | None:
+    """The newest lines, where they are at hand: the same chunk for all who want it."""
+    if not topic.has(seq, hash_):
+        return None
+    if (chunk := topic.shared.get(seq)) is None:
+        lines = topic.lines_from(seq, "")
+        chunk = topic.shared[seq] = Chunk(seq, [line.text for line in lines], hash=lines[-1].hash, encoded={})
+    return chunk

@@ -1,7 +1,7 @@
 """JSON as Layby keeps it: strict on the way in, one line on the way out, canonical for digests.
 
-msgspec reads and writes what it can, which is nearly everything, several times faster than the standard library. What it
-refuses is looked at again by the standard library, which either says exactly what is wrong, or knows better.
+msgspec reads and writes what it can, which is nearly everything, several times faster than the standard library. What
+it refuses is looked at again by the standard library, which either says exactly what is wrong, or knows better.
 
 Integers keep every digit, whatever their size (the standard library stops at 4,300 digits, to guard against
 quadratic conversion; longer ones travel as text, in `LongInteger`).
