@@ -122,8 +122,8 @@ class Wire:
         return int.from_bytes(payload[:2])
 
 
-def frame(payload: bytes, kind: int = 1, *, last: bool = True) -> bytes:
-    """A frame of a client, with a mask that changes nothing."""
+def frame(payload: bytes, kind: int = 1, *, last: bool = True, mask: bytes = bytes(4)) -> bytes:
+    """A frame of a client, as a rule with a mask that changes nothing."""
     first, size = (0x80 if last else 0) | kind, len(payload)
     if size < 126:
         head = struct.pack("!BB", first, 0x80 | size)
@@ -131,4 +131,8 @@ def frame(payload: bytes, kind: int = 1, *, last: bool = True) -> bytes:
         head = struct.pack("!BBH", first, 0x80 | 126, size)
     else:
         head = struct.pack("!BBQ", first, 0x80 | 127, size)
-    return head + bytes(4) + payload
+    return (
+        head + mask + bytes(byte ^ mask[n & 3] for n, byte in enumerate(payload))
+        if any(mask)
+        else head + mask + payload
+    )

@@ -13,11 +13,13 @@ from tests.http.lines import frame
 
 MOST = 2_000
 texts = st.text(max_size=40).map(str.encode)
+masks = st.sampled_from([bytes(4), b"\x81\x81\x80\x83", b"\x01\x80\x88\x82"])
 frames = st.builds(
     frame,
     st.one_of(texts, st.binary(max_size=150), st.integers(0, 1_500).map(lambda n: b"x" * n)),
     st.sampled_from([0, 0, 1, 1, 1, 2, 8, 9, 10, 3]),
     last=st.sampled_from([True, True, False]),
+    mask=masks,
 )
 streams = st.lists(st.one_of(frames, texts.map(frame), texts.map(frame), st.binary(max_size=20)), max_size=12).map(
     b"".join

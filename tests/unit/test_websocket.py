@@ -156,6 +156,26 @@ def test_beyond_the_budget_the_line_ends(line, owner, budget):
     assert goodbye(line) == 1013
 
 
+@pytest.mark.parametrize("size", [0, 1, 4, 5, 125, 126, 127, 65_535, 65_536, 100_000])
+def test_what_is_masked_is_unmasked(line, owner, size):
+    text = (b"abcdefg" * 20_000)[:size]
+    line.data_received(frame(text, mask=b"\x01\xfe\x80\x7f") * 2 + frame(b"x", mask=b"\xff\0\xff\0"))
+    assert owner.taken == [text, text, b"x"]
+
+
+def test_a_head_that_comes_in_halves_is_not_taken_for_another(line, owner):
+    data = frame(b"one", mask=b"\x81\x83\x81\x80") + frame(b"two", mask=b"\x81\x80\x81\x80")
+    for at in range(0, len(data), 2):
+        line.data_received(data[at : at + 2])
+    assert owner.taken == [b"one", b"two"]
+
+
+def test_no_message_stands_within_another(line, owner):
+    line.data_received(frame(b"", last=False) + frame(b"other") + frame(b"end", kind=0))
+    line.close()
+    assert owner.taken == [] and goodbye(line) == 1002
+
+
 # Out
 
 
@@ -185,7 +205,7 @@ def test_a_goodbye_is_answered_when_its_owner_says_so(line, owner):
     owner.room = 1
     line.data_received(messages(b"1", b"2") + frame((1000).to_bytes(2), CLOSE))
     assert not line.over and line.transport.sent == b""
-    owner.room = 1
+    owner.room = 2
     line.advance()
     assert line.over and owner.stirred and line.transport.sent == b""
     line.send([b"answer"])
@@ -213,7 +233,7 @@ def test_a_goodbye_is_heard_though_the_last_answers_lag(line):
     assert line.transport.closed and not line.transport.aborted
 
 
-@pytest.mark.parametrize("wrong", [frame(b"x", kind=2), frame(b"\xff"), frame(b"x" * (MOST + 1))[:20], b"\xff\xff"])
+@pytest.mark.parametrize("wrong", [frame(b"x", kind=2), frame(b"\xff"), frame(b"x" * (MOST + 1))[:20], b"\xff" * 20])
 def test_whoever_never_hangs_up_is_hung_up_on(line, loop, wrong):
     line.data_received(wrong)
     assert line.over
