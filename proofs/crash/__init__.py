@@ -21,8 +21,8 @@ from proofs.crash.stage import Stage
 from proofs.proof import Proof, Run
 
 AT_MOST = 20
-"""Kills in a run on a broken build, which ends at the first that shows the fault. Not each does: what is struck may be a
-request that does nothing when it is repeated."""
+"""Kills in a run on a broken build, which ends at the first that shows the fault. Not each does: what is struck may be
+a request that does nothing when it is repeated."""
 OTHER_ENGINE = Path("/usr/bin/redis-server")
 
 
