@@ -106,10 +106,19 @@ class Scene:
         for attempt in range(3):
             begin = await self.now() + int(1000 * lead_s)
             due = [Due(place, name, begin + at) for place, name, at in self.plan(f"{part}{attempt}", offsets_ms)]
-            if await self._asked(due):
+            if await self._asked_or_told(due):
                 return begin
             lead_s *= 3
         raise RuntimeError(f"{len(offsets_ms)} calls could not be asked in {lead_s / 3:.0f} s")
+
+    async def _asked_or_told(self, due: Iterable[Due]) -> bool:
+        """`_asked`. Where a server is too busy to answer, the log may say with what: one that lets the same calls
+        expire again and again has no time left for asks."""
+        try:
+            return await self._asked(due)
+        except (OSError, EOFError, RuntimeError):
+            await self.judge()
+            raise
 
     async def _asked(self, due: Iterable[Due]) -> bool:
         """Whether all were taken before their deadlines. Those that were are to expire in any case."""
