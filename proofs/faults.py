@@ -2,7 +2,8 @@
 
 A plan is a small file, named by an environment variable: `name point pass victims`. At that pass of that point, counted
 from this plan on, each victim gets SIGKILL, in this order; `self` is the process that got there, any other is a pid.
-The plan is gone then, so that whoever is started next lives. Standard library only, and no import of Layby: this runs inside of it.
+The plan is gone then, so that whoever is started next lives. Standard library only, and no import of Layby: this runs
+inside of it.
 """
 
 from __future__ import annotations

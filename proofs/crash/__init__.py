@@ -20,6 +20,9 @@ from proofs.crash.kills import Kill, Kills
 from proofs.crash.stage import Stage
 from proofs.proof import Proof, Run
 
+AT_MOST = 20
+"""Kills in a run on a broken build, which ends at the first that shows the fault. Not each does: what is struck may be
+a request that does nothing when it is repeated."""
 OTHER_ENGINE = Path("/usr/bin/redis-server")
 
 
@@ -60,7 +63,7 @@ def _planned(run: Run) -> list[Kill]:
     if wanted := run.option("kill"):
         private, victims, name = wanted.split()
         point = next((point for point in points.POINTS if point.name == name), None)
-        return [Kill(private == "private", victims, point)] * 5
+        return [Kill(private == "private", victims, point)] * AT_MOST
     every = kills.every_point()
     at_points = run.pick(quick=choose.sample(every, 3), full=every)
     planned = [*kills.at_random(run.pick(quick=3, full=100 - len(every)), choose), *at_points]

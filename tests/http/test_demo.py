@@ -55,6 +55,14 @@ def demo(*options: str) -> Iterator[Demo]:
             process.terminate()
 
 
+@pytest.fixture(autouse=True)
+def whoever_runs_the_tests_may_be_hung_up() -> Iterator[None]:
+    """What is ignored here, as under nohup, would be ignored by every demo too."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def layby(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*LAYBY, *arguments], capture_output=True, text=True, timeout=60)
 

@@ -98,7 +98,7 @@ commands: st.SearchStrategy[Tell] = st.one_of(
 moments = st.tuples(commands, actors, st.sampled_from([0, 0, 0, 1, 50, 1_000]), st.booleans())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(["turn", "explicit"]), st.lists(moments, min_size=5, max_size=30))
 def test_what_must_always_hold(steps: str, told: list[tuple[Tell, Actor, int, bool]]):
     story = a_session(steps=steps)
@@ -162,7 +162,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(values)
 def test_any_json_is_kept_on_one_line(value: Any):
     text = jsontext.dumps(value)
@@ -170,7 +170,7 @@ def test_any_json_is_kept_on_one_line(value: Any):
     assert jsontext.loads(text) == jsontext.loads(text.encode()) == value
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(values)
 def test_the_canonical_form_is_the_same_once_read_again(value: Any):
     text = jsontext.canonical(value)
@@ -178,7 +178,7 @@ def test_the_canonical_form_is_the_same_once_read_again(value: Any):
     assert jsontext.same(value, jsontext.loads(jsontext.dumps(value)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
 def test_any_time_is_read_as_it_was_written(ms: int):
     assert instants.parse(instants.text(ms)) == ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore.domain.errors import InvalidRequest
@@ -17,7 +17,6 @@ def encoded(text: str | bytes) -> str:
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-@settings(deadline=None)
 @given(st.integers(-(2**50), 2**50), st.text(st.characters(exclude_categories=["Cs"]), max_size=330))
 def test_a_cursor_comes_back_as_it_was_given(score: int, member: str):
     cursor = Cursor("inbox", score, member)
