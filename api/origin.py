@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -32,6 +34,7 @@ class OpenDoor:
         self._app: ASGIApp = app
         self._door: Door = door
         self._host: str = host.lower()
+        self._is_ours: Callable[[bytes], bool] = lru_cache(maxsize=256)(self._judge)  # most name the same, each time
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._door.open:
@@ -41,7 +44,7 @@ class OpenDoor:
     def _check(self, scope: Scope) -> None:
         origin = fetched = None
         for name, value in scope["headers"]:
-            if name == b"host" and not self._is_known(value.decode("latin-1")):
+            if name == b"host" and not self._is_ours(value):
                 raise UntrustedOrigin(
                     "an open server is reached as localhost, by a loopback address or by a name without dots; Host is"
                     + " none of these"
@@ -55,7 +58,8 @@ class OpenDoor:
         if fetched == b"cross-site" if origin is None else not self._is_local(origin.partition("://")[2]):
             raise UntrustedOrigin("a page of another host may change nothing on an open server; make a key for it")
 
-    def _is_known(self, place: str) -> bool:
+    def _judge(self, host: bytes) -> bool:
+        place = host.decode("latin-1")
         return _WITHOUT_DOTS.fullmatch(place) is not None or self._is_local(place)
 
     def _is_local(self, place: str) -> bool:

@@ -12,6 +12,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from eventstore.exchange import Packed, exchange
 from eventstore.links import link
 from eventstore.scripts import Argument, Script, ScriptCall
 from eventstore.tasks import end
@@ -129,31 +130,37 @@ class Node:
             raise Busy from None
 
     async def _ask(self, requests: Sequence[Request], last: Sequence[Argument], load: Collection[Script]) -> list[Any]:
-        pipe = self.client.pipeline(transaction=False)
-        for script in load:
-            pipe.execute_command("SCRIPT", "LOAD", script.text if self._plain else script.source)
+        commands: list[Packed] = [("SCRIPT", "LOAD", script.text if self._plain else script.source) for script in load]
         skipped = list[int]()
         for request in requests:
             if request.asked:
-                skipped.append(len(pipe))
-                pipe.execute_command("ASKING")
-            self._add(pipe, request.call)
+                skipped.append(len(commands))
+                commands.append(("ASKING",))
+            commands.append(self._command(request.call))
         if last:
-            pipe.execute_command(*last)
-        replies: list[Any] = await pipe.execute(raise_on_error=False)
+            commands.append(tuple(last))
+        replies = await exchange(self.client.connection_pool, commands, SOCKET_TIMEOUT_S)
         for reply in replies[: len(load)]:
             if isinstance(reply, redis_errors.NoPermissionError):  # else it looks as if they were flushed for ever
                 raise reply
         for number in reversed(skipped):
             del replies[number]
-        return replies[len(load) :]
+        del replies[: len(load)]
+        for number, request in enumerate(requests):
+            if not isinstance(request.call, ScriptCall):
+                replies[number] = self._read(request.call[0], replies[number])
+        return replies
 
-    def _add(self, pipe: Any, call: ScriptCall | Sequence[Argument]) -> None:
+    def _command(self, call: ScriptCall | Sequence[Argument]) -> Packed:
         if isinstance(call, ScriptCall):
             sha = call.script.plain_sha if self._plain else call.script.sha
-            pipe.execute_command("EVALSHA", sha, len(call.keys), *call.keys, *call.args)
-        else:
-            pipe.execute_command(*call)
+            return ("EVALSHA", sha, len(call.keys), *call.keys, *call.args)
+        return tuple(call)
+
+    def _read(self, name: Argument, reply: Any) -> Any:
+        """What redis-py makes of the reply to a command."""
+        read = None if isinstance(reply, Exception) else self.client.response_callbacks.get(name)
+        return read(reply) if read else reply
 
     async def _knock(self) -> None:
         """An engine that hangs takes a request in and never answers: do not spend a whole attempt on finding out. One

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
 from hashlib import sha1
 from importlib import resources
 
@@ -22,22 +21,19 @@ class Script:
     writes: bool = True
     urgent: bool = False
 
-    @property
-    def source(self) -> str:
+    source: str = field(init=False, repr=False)
+    sha: str = field(init=False)
+    plain_sha: str = field(init=False)
+    """The digest without that line."""
+
+    def __post_init__(self) -> None:
         flags = " flags=allow-oom" if self.urgent else "" if self.writes else " flags=no-writes"
-        return f"#!lua{flags}\n{self.text}"
-
-    @property
-    def sha(self) -> str:
-        return _sha(self.source)
-
-    @property
-    def plain_sha(self) -> str:
-        """The digest without that line."""
-        return _sha(self.text)
+        source = f"#!lua{flags}\n{self.text}"
+        object.__setattr__(self, "source", source)
+        object.__setattr__(self, "sha", _sha(source))
+        object.__setattr__(self, "plain_sha", _sha(self.text))
 
 
-@cache
 def _sha(source: str) -> str:
     return sha1(source.encode(), usedforsecurity=False).hexdigest()
 

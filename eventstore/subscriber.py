@@ -17,6 +17,7 @@ from redis import exceptions as redis_errors
 from eventstore.address import UnfitEngine
 from eventstore.connection import Connection
 from eventstore.domain.errors import StoreUnavailable
+from eventstore.exchange import Packed, pack
 from eventstore.hub import Hub
 from eventstore.keys import Keys, parse_marker
 from eventstore.node import Node
@@ -27,7 +28,7 @@ log = logging.getLogger("layby.subscriber")
 PING_EVERY_S = 5.0
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 _EXPIRED = "__keyevent@*__:expired"
-_BEGUN = ("ssubscribe", "psubscribe")
+_BEGUN = (b"ssubscribe", b"psubscribe")
 _Share = tuple[frozenset[bytes], asyncio.Task[None]]
 """The channels that are listened to at an engine, and the task that does."""
 
@@ -94,35 +95,38 @@ class Subscriber:
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
-    async def _messages(self, node: Node, share: frozenset[bytes]) -> AsyncGenerator[dict[str, Any], None]:
+    async def _messages(self, node: Node, share: frozenset[bytes]) -> AsyncGenerator[list[Any], None]:
         """What comes in. Raises once the connection is gone, or silent too long, or a channel is elsewhere."""
-        pubsub: Any = node.client.pubsub()
+        pool: Any = node.client.connection_pool
+        connection = await pool.get_connection()
         try:
-            await pubsub.psubscribe(_EXPIRED)
-            for channel in share:  # one by one: on a cluster, those of one command must share a slot
-                await pubsub.ssubscribe(channel)
-            missing, asked = len(share) + 1, False
+            # one by one: on a cluster, those of one command must share a slot
+            wishes: list[Packed] = [("PSUBSCRIBE", _EXPIRED), *(("SSUBSCRIBE", channel) for channel in share)]
+            await connection.send_packed_command(b"".join(map(pack, wishes)))
+            missing, asked = len(wishes), False
             while True:
-                message = await pubsub.get_message(timeout=PING_EVERY_S)
+                reply = await connection.read_response(timeout=PING_EVERY_S)
                 heed_cancellation()
-                if message is None and asked:
+                if reply is None and asked:
                     raise redis_errors.TimeoutError("no answer to a ping")
-                asked = message is None
-                if message is None:
-                    await pubsub.ping()
-                elif message["type"] == "sunsubscribe":
+                asked = reply is None
+                if reply is None:
+                    await connection.send_packed_command(pack(("PING",)))
+                elif reply[0] == b"sunsubscribe":
                     raise redis_errors.ConnectionError("a channel is announced elsewhere")
-                elif message["type"] not in _BEGUN:
-                    yield message
+                elif reply[0] not in _BEGUN:
+                    yield reply
                 elif not (missing := missing - 1):
                     self._hub.resync()  # what was committed before we listened was announced to nobody here
         finally:
-            await pubsub.aclose()
+            await connection.disconnect(nowait=True)  # whoever had it next would hear what is announced
+            await pool.release(connection)
 
-    def _heard(self, message: dict[str, Any]) -> None:
-        if message["type"] == "smessage":
-            self._announced(self._channels[message["channel"]], message["data"])
-        elif message["type"] == "pmessage" and (found := parse_marker(message["data"].decode(errors="replace"))):
+    def _heard(self, message: list[Any]) -> None:
+        """One of `smessage`, `pmessage`, `pong`."""
+        if message[0] == b"smessage":
+            self._announced(self._channels[message[1]], message[2])
+        elif message[0] == b"pmessage" and (found := parse_marker(message[3].decode(errors="replace"))):
             for listener in self._hub.on_due:
                 listener(found, 0)
 

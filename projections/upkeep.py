@@ -17,11 +17,11 @@ from projections.rebuild import Rebuild
 
 log = logging.getLogger("layby.projections")
 
-GATHER_S = 0.05
+GATHER_S = 0.2
 """How long the background work lets commits gather, so that a busy session is folded once for many."""
 AT_ONCE = 4
 """How many partitions it works at: most of the time is spent waiting for the engine."""
-REST = 1.0
+REST = 3.0
 """After each partition it rests this many times as long as that took: requests come first."""
 
 

@@ -97,7 +97,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
         return False
     if not levels:
         return True
-    for item in items:
+    for item in items:  # noqa: SIM110  # a generator takes twice as long, on the busiest road
         if (type(item) is dict or type(item) is list) and _is_deeper(item, levels - 1):
             return True
     return False
