@@ -22,8 +22,8 @@ from api.wire import answered, encode, interrupt_id, json_answer, parse_model, r
 from eventstore.domain import call as calls
 from eventstore.domain.call import PENDING, STATUSES, Call
 from eventstore.domain.commands import CallCommand
-from eventstore.domain.events import CALL_CLOSES, line_type
-from eventstore.tail import Chunk
+from eventstore.domain.events import CALL_CLOSES, line_type, parse_line
+from eventstore.topic import Chunk
 
 LONGEST_WAIT_MS: Final = 60_000
 ONE: Final = "/v1/sessions/{session_id}/calls/{interrupt_id}"
@@ -81,24 +81,27 @@ class _Look:
     ) -> Call:
         """The call once it is decided or expired, or when the time is up; at once when the server stops. Raises
         `Unauthorized` as soon as the key is no good any more."""
+        found: Call | None = None
         with contextlib.suppress(TimeoutError, Cut):
             async with self._services.live.held(principal, request.receive), asyncio.timeout(wait_s):
-                await self._closed(*place)
+                found = await self._closed(*place)
         self._services.door.enter(request, "read")
-        return await self._services.store.call(*place)
+        return found or await self._services.store.call(*place)
 
-    async def _closed(self, tenant: str, name: str, wanted: str) -> None:
-        """Return when the call is no longer pending, or its session is over."""
+    async def _closed(self, tenant: str, name: str, wanted: str) -> Call | None:
+        """The call, once it is no longer pending; None if its session is over before that."""
         store = self._services.store
         chunks = cast("AsyncGenerator[Chunk]", store.follow(tenant, name, 0))
-        first = True
         async with aclosing(chunks):
+            await anext(chunks)  # follow first, read then: what is decided in between comes as a line
+            call = await store.call(tenant, name, wanted)
+            if call.status != PENDING:
+                return call
             async for chunk in chunks:
-                # Follow first, read then: what is decided in between comes as a line.
-                if first or any(line_type(line) in CALL_CLOSES for line in chunk.lines):
-                    first = False
-                    if (await store.call(tenant, name, wanted)).status != PENDING:
-                        return
+                for line in chunk.lines:
+                    if line_type(line) in CALL_CLOSES and (event := parse_line(line)).data["interrupt_id"] == wanted:
+                        return calls.apply(call, event)
+        return None
 
     async def state_snapshot(self, request: Request) -> Response:
         principal = self._services.door.enter(request, "read")

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.encoders import Encoder
 from api.metrics import Metrics
+from api.outlet import Outlet
 from api.principal import Principal
 from eventstore.domain.errors import LaybyError
 
@@ -108,34 +109,11 @@ def _end(scope: asyncio.Timeout) -> None:
         scope.reschedule(asyncio.get_running_loop().time())
 
 
-class _Outlet:
-    """The body of an answer, which a writer and a heartbeat share: neither may come in the middle of the other."""
-
-    def __init__(self, send: Send) -> None:
-        self._send: Send = send
-        self._lock: asyncio.Lock = asyncio.Lock()
-        self.closed: bool = False
-
-    async def write(self, piece: bytes) -> None:
-        async with self._lock:
-            if not self.closed:
-                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-
-    async def beat(self, piece: bytes) -> None:
-        """The same, unless a client that does not read holds up something already."""
-        if not self._lock.locked():
-            await self.write(piece)
-
-    async def finish(self) -> None:
-        async with self._lock:
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-            self.closed = True
-
-
 class LiveResponse(Response):
     """A stream. Its headers leave at once; a slow client holds up its own frames and nothing else.
 
-    `frames` gives encoded pieces; when it ends, so does the stream. A stream that is cut just closes.
+    `frames` gives encoded pieces; when it ends, so does the stream. A stream that is cut just closes. Others may push
+    to its `outlet`, while `frames` has nothing to give.
     """
 
     def __init__(
@@ -145,6 +123,7 @@ class LiveResponse(Response):
         encoder: Encoder,
         live: Live,
         metrics: Metrics,
+        outlet: Outlet | None = None,
     ) -> None:
         super().__init__(None, 200, STREAM_HEADERS, encoder.media_type)
         self.raw_headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
@@ -153,18 +132,20 @@ class LiveResponse(Response):
         self._encoder: Encoder = encoder
         self._live: Live = live
         self._metrics: Metrics = metrics
+        self._outlet: Outlet | None = outlet
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        outlet = _Outlet(send)
+        outlet = self._outlet or Outlet(scope)
         async with aclosing(self._frames):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            outlet.open(send)
             await self._pour(receive, outlet)
         if not outlet.closed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FAREWELL_S):
                     await outlet.finish()
 
-    async def _pour(self, receive: Receive, outlet: _Outlet) -> None:
+    async def _pour(self, receive: Receive, outlet: Outlet) -> None:
         """Send frame after frame, and heartbeats between them."""
         with self._metrics.open_tails.track_inprogress(), contextlib.suppress(Cut):
             async with self._live.held(self._principal, receive, lambda: outlet.beat(self._encoder.heartbeat)):

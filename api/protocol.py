@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from api import problems
 from api.handshake import WISH, is_wish
+from api.outlet import HeadWithBody, offer_push
 from api.unread import Unread
 from eventstore.domain import jsontext
 from eventstore.domain.errors import InvalidRequest, LaybyError, RequestTimeout
@@ -145,6 +146,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
+        cycle.transport = cast(asyncio.Transport, HeadWithBody(self.loop, self.transport))
+        if cycle.scope["method"] == "GET":
+            offer_push(cycle)
         super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:

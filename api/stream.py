@@ -15,13 +15,14 @@ from api import query
 from api.encoders import SSE, Encoder, chosen
 from api.headers import header
 from api.live import STREAM_HEADERS, LiveResponse
+from api.outlet import Outlet
 from api.pieces import gather
 from api.query import Types
 from api.services import Services
 from api.wire import session_id
 from eventstore.domain.errors import InvalidRequest
 from eventstore.domain.events import SESSION_ENDS, line_type
-from eventstore.tail import Chunk
+from eventstore.topic import Chunk, Deliver
 
 END: Final = 0
 """To the store, the place after the last event."""
@@ -32,13 +33,15 @@ UNTIL: Final = ("idle", "parked", "terminal")
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    async def follow(request: Request) -> Response:
+    async def stream(request: Request) -> Response:
         principal, name = services.door.enter(request, "read"), session_id(request)
         encoder, last_id = chosen(header(request, "Accept") or ""), last_event_id(request)
         asked = _start(request)  # which must make sense, even where it does not count
         start = asked if last_id is None else last_id + 1
         view = _View(encoder, query.types(request), query.word(request, "until", UNTIL))
-        chunks = cast("AsyncGenerator[Chunk]", services.store.follow(principal.tenant, name, start))
+        outlet = Outlet(request.scope)
+        follow = services.store.follow(principal.tenant, name, start, view.deliver(outlet))
+        chunks = cast("AsyncGenerator[Chunk]", follow)
         first = await anext(chunks)
         if encoder is SSE and last_id is not None and first.end == "terminal" and not first.lines:
             await chunks.aclose()
@@ -46,9 +49,10 @@ def routes(services: Services) -> list[BaseRoute]:
         if request.method == "HEAD":
             await chunks.aclose()
             return Response(None, 200, STREAM_HEADERS, encoder.media_type)
-        return LiveResponse(principal, _frames(first, chunks, view), encoder, services.live, services.metrics)
+        frames = _frames(first, chunks, view)
+        return LiveResponse(principal, frames, encoder, services.live, services.metrics, outlet)
 
-    return [Route("/v1/sessions/{session_id}/stream", follow, methods=["GET"])]
+    return [Route("/v1/sessions/{session_id}/stream", stream, methods=["GET"])]
 
 
 def last_event_id(request: Request) -> int | None:
@@ -88,6 +92,10 @@ class _View:
         if (pieces := chunk.encoded.get(self._encoder)) is None:
             pieces = chunk.encoded[self._encoder] = list(gather(self._show(chunk)))
         return pieces
+
+    def deliver(self, outlet: Outlet) -> Deliver | None:
+        """What sends the reader a chunk at once, past everything that may wait; not where one may end the stream."""
+        return None if self._until else lambda chunk: outlet.push(list(self.pieces(chunk)))
 
     def _show(self, chunk: Chunk) -> Iterator[bytes]:
         """Event by event; the last part of a stream that is over is its end."""

@@ -26,8 +26,9 @@ from eventstore.settings import Settings
 from eventstore.store import Head, Page
 from eventstore.subscriber import Subscriber
 from eventstore.sweeper import Sweeper
-from eventstore.tail import Chunk, Tails
+from eventstore.tail import Tails
 from eventstore.tasks import end
+from eventstore.topic import Chunk, Deliver
 from eventstore.writer import Writer
 
 log = logging.getLogger("layby.store")
@@ -106,9 +107,9 @@ class EventStore:
         """See `Log.page`."""
         return await self.log.page(self.session_keys(tenant, session_id), start, limit, descending=descending)
 
-    def follow(self, tenant: str, session_id: str, start: int) -> AsyncIterator[Chunk]:
+    def follow(self, tenant: str, session_id: str, start: int, deliver: Deliver | None = None) -> AsyncIterator[Chunk]:
         """See `Tails.follow`."""
-        return self._tails.follow(self.session_keys(tenant, session_id), start)
+        return self._tails.follow(self.session_keys(tenant, session_id), start, deliver)
 
     def session_keys(self, tenant: str, session_id: str) -> SessionKeys:
         return self.keys.session(tenant, session_id)

@@ -3,119 +3,12 @@ latency, bounded by a slow poll, and never an event."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
 
-from eventstore.domain.events import chain
 from eventstore.keys import Keys, SessionKeys
 from eventstore.store import Head, Line
-
-RECENT_LINES = 256
-RECENT_BYTES = 256 * 1024
-
-
-class Topic:
-    """What this process knows of a session that somebody follows. `recent` holds the newest lines, each chained to the
-    one before; `version` counts the times when all that is known here came into doubt."""
-
-    def __init__(self) -> None:
-        self.readers: int = 0
-        self.last_seq: int = 0
-        self.ended: bool = False
-        self.version: int = 0
-        self.recent: deque[Line] = deque()
-        self.shared: dict[int, Any] = {}
-        """What a reader has made of the newest lines from a number on, for the others. Newer lines end it."""
-        self._before: str = ""  # the hash before the first of them, once it is known
-        self._recent_bytes: int = 0
-        self._waiting: set[asyncio.Future[None]] = set()
-
-    def heard(self, seq: int) -> None:
-        """There are events up to this one."""
-        if seq > self.last_seq:
-            self.last_seq = seq
-            self._wake()
-
-    def doubt(self) -> None:
-        """Let every reader look into the store, whatever is known here."""
-        self.version += 1
-        self._forget()
-        self._wake()
-
-    def _forget(self) -> None:
-        self.recent.clear()
-        self.shared.clear()
-        self._before, self._recent_bytes = "", 0
-
-    def learned(self, last_seq: int, known: int, *, ended: bool) -> None:
-        """What a read of the store found; `known` is what was known when it began. The store may have less than was
-        announced (writes can be lost in a failover): then wait for what it has."""
-        if last_seq > self.last_seq or self.last_seq == known:
-            if last_seq < self.last_seq:
-                self.doubt()
-            self.last_seq, self.ended = last_seq, ended
-
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, set()
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
-
-    def remember(self, lines: list[Line]) -> None:
-        """Keep the lines of a commit for those who are about to read them."""
-        if not lines:
-            return
-        if self.recent and lines[0].seq <= self.recent[-1].seq:
-            self.doubt()  # the store went back, and gives numbers out again
-        elif self.recent and not _follows(lines[0], self.recent[-1]):
-            self._forget()
-        self.shared.clear()
-        for line in lines:
-            self.recent.append(line)
-            self._recent_bytes += len(line.text)
-        while len(self.recent) > RECENT_LINES or self._recent_bytes > RECENT_BYTES:
-            first = self.recent.popleft()
-            self._before = first.hash
-            self._recent_bytes -= len(first.text)
-
-    def has(self, seq: int, hash_: str) -> bool:
-        """Whether the lines from this number on are all here and follow on this hash ("" = whatever they follow)."""
-        if not self.recent or not self.recent[0].seq <= seq <= self.recent[-1].seq:
-            return False
-        return not hash_ or self._hash_before(seq, hash_) == hash_
-
-    def lines_from(self, seq: int, hash_: str) -> list[Line]:
-        """The lines from this number on, or none; see `has`."""
-        return list(self.recent)[seq - self.recent[0].seq :] if self.has(seq, hash_) else []
-
-    def _hash_before(self, seq: int, guess: str) -> str:
-        """That of the event before this line, as far as it can be told."""
-        at = seq - self.recent[0].seq
-        if at:
-            return self.recent[at - 1].hash
-        if not self._before and chain(guess, self.recent[0].text) == self.recent[0].hash:
-            self._before = guess
-        return self._before
-
-    async def changed(self, timeout_s: float) -> None:
-        """Wait until somebody wakes the readers, or for so long."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(future)
-        try:
-            # Not wait_for: on Python 3.11 it loses a cancellation that comes together with the news.
-            async with asyncio.timeout(timeout_s):
-                await future
-        except TimeoutError:
-            pass
-        finally:
-            self._waiting.discard(future)
-
-
-def _follows(line: Line, before: Line) -> bool:
-    return before.seq + 1 == line.seq and chain(before.hash, line.text) == line.hash
+from eventstore.topic import Topic
 
 
 class Hub:

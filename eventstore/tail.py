@@ -8,38 +8,20 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from typing import Any
 
 from eventstore.domain.errors import Diverged, StoreUnavailable
-from eventstore.hub import Hub, Topic
+from eventstore.hub import Hub
 from eventstore.keys import SessionKeys
 from eventstore.log import Log
 from eventstore.sending import pauses
 from eventstore.store import Page
+from eventstore.topic import Chunk, Deliver, Place, Topic
 
 CHUNK_LINES = 1_000
 POLL_S = 15.0
 """How long a reader that hears nothing waits before it looks for itself."""
 PATIENCE_S = 5.0
 """How long a reader under way goes on looking while the store does not answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Consecutive lines, the first of them numbered `first`. `end` says why nothing follows, if that is so:
-    `terminal` or `deleted`. `hash` is the chain hash up to here, "" where there is nothing before. Those who are handed
-    the same chunk share in `encoded` what they make of it."""
-
-    first: int
-    lines: list[bytes]
-    end: str | None = None
-    hash: str = field(default="", compare=False)
-    encoded: dict[Any, list[bytes]] | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def next_from(self) -> int:
-        return self.first + len(self.lines)
 
 
 class Tails:
@@ -50,9 +32,10 @@ class Tails:
         self._hub: Hub = hub
         self._fetching: dict[tuple[str, int, int, int], asyncio.Task[Page]] = {}
 
-    async def follow(self, keys: SessionKeys, start: int) -> AsyncIterator[Chunk]:
+    async def follow(self, keys: SessionKeys, start: int, deliver: Deliver | None = None) -> AsyncIterator[Chunk]:
         """Chunks from `start` on (1 is the first event, 0 the end, -3 the third from the end), for ever, until the
-        session has ended and all is read, or it is deleted. The first chunk comes at once and may be empty.
+        session has ended and all is read, or it is deleted. The first chunk comes at once and may be empty. What
+        `deliver` takes, while the reader waits for the next one, is not given again.
 
         Raises `SessionNotFound`, `SessionDeleted`, `StoreUnavailable`; and `Diverged`, when the store has lost what was
         read here, and may have given its numbers to other events.
@@ -61,12 +44,13 @@ class Tails:
             seen, known = topic.version, topic.last_seq
             page = await self._first(keys, topic, start)
             topic.learned(page.last_seq, known, ended=page.ended)
-            chunk = _chunk(page, page.first)
+            chunk, place = _chunk(page, page.first), Place(page.first, deliver=deliver)
             while True:
                 yield chunk
                 if chunk.end:
                     return
-                chunk, seen = await self._next(keys, topic, chunk, seen)
+                place.move(chunk)
+                chunk, seen = await self._next(keys, topic, place, seen)
 
     async def _first(self, keys: SessionKeys, topic: Topic, start: int) -> Page:
         """Shared with others where it does no harm that the answer may be a little older than the question: news of
@@ -77,24 +61,23 @@ class Tails:
                 return page
         return await self._log.page(keys, start, CHUNK_LINES)
 
-    async def _next(self, keys: SessionKeys, topic: Topic, before: Chunk, seen: int) -> tuple[Chunk, int]:
+    async def _next(self, keys: SessionKeys, topic: Topic, place: Place, seen: int) -> tuple[Chunk, int]:
         """The next chunk that holds something, and the state of the topic that was seen before it was read."""
-        seq, hash_ = before.next_from, before.hash
         while True:
-            if chunk := _handed_over(topic, seq, hash_):
+            if chunk := topic.handed_over(place):
                 return chunk, seen
-            if topic.last_seq < seq and topic.version == seen and not topic.ended:
-                await topic.changed(POLL_S * random.uniform(0.8, 1.2))
-                if chunk := _handed_over(topic, seq, hash_):
+            if topic.last_seq < place.seq and topic.version == seen and not topic.ended:
+                await topic.changed(place, POLL_S * random.uniform(0.8, 1.2))
+                if chunk := topic.handed_over(place):
                     return chunk, seen
             seen, known = topic.version, topic.last_seq
-            page = await self._look(keys, topic, seq)
-            self._check(keys, page, hash_)
+            page = await self._look(keys, topic, place.seq)
+            self._check(keys, page, place.hash)
             topic.learned(page.last_seq, known, ended=page.ended)
-            chunk = _chunk(page, seq)
+            chunk = _chunk(page, place.seq)
             if chunk.lines or chunk.end:
                 return chunk, seen
-            hash_ = page.before
+            place.hash = page.before
 
     def _check(self, keys: SessionKeys, page: Page, hash_: str) -> None:
         """Raises `Diverged` where the event before the page is another one than its reader has seen."""
@@ -135,13 +118,3 @@ def _chunk(page: Page, seq: int) -> Chunk:
         return Chunk(seq, [], "deleted")
     caught_up = seq + len(page.lines) > page.last_seq
     return Chunk(seq, page.lines, "terminal" if page.ended and caught_up else None, page.hash or page.before)
-
-
-def _handed_over(topic: Topic, seq: int, hash_: str) -> Chunk | None:
-    """The newest lines, where they are at hand: the same chunk for all who want it."""
-    if not topic.has(seq, hash_):
-        return None
-    if (chunk := topic.shared.get(seq)) is None:
-        lines = topic.lines_from(seq, "")
-        chunk = topic.shared[seq] = Chunk(seq, [line.text for line in lines], hash=lines[-1].hash, encoded={})
-    return chunk

@@ -21,7 +21,7 @@ from api.zhin.answers import BadRequest, session_of
 from api.zhin.events import translate
 from eventstore.domain.session import RUNNING
 from eventstore.eventstore import EventStore
-from eventstore.tail import Chunk
+from eventstore.topic import Chunk
 
 _INDEX = re.compile(r"[0-9]+", re.ASCII)
 

@@ -57,7 +57,7 @@ PROOF = Proof(
         ),
         Mutation(
             "writes-without-asking-for-memory",
-            (Patch("eventstore/scripts.py", 'return f"#!lua{flags}\\n{self.text}"', "return self.text"),),
+            (Patch("eventstore/scripts.py", 'f"#!lua{flags}\\n{self.text}"', "self.text"),),
             {"part": "memory"},
         ),
         Mutation(

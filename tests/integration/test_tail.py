@@ -17,11 +17,12 @@ from eventstore.domain import events as log
 from eventstore.domain.errors import SessionDeleted, SessionNotFound, StoreUnavailable
 from eventstore.domain.session import Session
 from eventstore.eventstore import EventStore
-from eventstore.hub import RECENT_LINES, Hub, Topic
+from eventstore.hub import Hub
 from eventstore.keys import Keys
 from eventstore.store import Head, Page
 from eventstore.subscriber import Subscriber
-from eventstore.tail import CHUNK_LINES, Chunk, Tails
+from eventstore.tail import CHUNK_LINES, Tails
+from eventstore.topic import RECENT_LINES, Chunk, Place, Topic
 from tests.integration.conftest import OpenStore
 from tests.integration.stores import TENANT, create, note, send, until
 from tests.unit.domain.given import event
@@ -353,7 +354,7 @@ async def test_a_tail_that_shares_an_older_read_is_not_told_that_its_session_is_
 
 async def test_many_readers_that_leave_one_by_one_take_little_time() -> None:
     topic = Topic()
-    waiting = [asyncio.create_task(topic.changed(60)) for _ in range(20_000)]
+    waiting = [asyncio.create_task(topic.changed(Place(1), 60)) for _ in range(20_000)]
     await asyncio.sleep(0)
     began = time.monotonic()
     for task in reversed(waiting):

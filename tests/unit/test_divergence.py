@@ -9,9 +9,9 @@ import pytest
 from eventstore.divergence import REMEMBERED, REMEMBERED_IN_ALL, Divergence, LostSession, Watch, decode_records, earlier
 from eventstore.domain.events import GENESIS, chain
 from eventstore.feed_cursor import NONE
-from eventstore.hub import RECENT_LINES, Topic
 from eventstore.keys import Keys, PartitionKeys, SessionKeys
 from eventstore.store import Line
+from eventstore.topic import RECENT_LINES, Topic
 
 
 def loss(common: tuple[int, int], noticed: int) -> Divergence:

@@ -1,0 +1,139 @@
+"""Readers who can take what comes at once are handed it; all others are woken, and ask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from eventstore.domain.events import GENESIS, chain
+from eventstore.store import Line
+from eventstore.topic import AT_ONCE, Chunk, Place, Topic
+
+pytestmark = pytest.mark.anyio
+
+
+def lines(first: int, last: int, before: str = GENESIS) -> list[Line]:
+    found = list[Line]()
+    for seq in range(first, last + 1):
+        text = b'{"seq":%d}' % seq
+        before = chain(before, text)
+        found.append(Line(seq, "a.b", text, before))
+    return found
+
+
+class Reader:
+    """Waits at a place, and takes what it is handed as long as it is `ready`."""
+
+    def __init__(self, topic: Topic, seq: int, hash_: str = "") -> None:
+        self.taken = list[Chunk]()
+        self.ready = True
+        self.place = Place(seq, hash_, self._deliver)
+        self.task = asyncio.create_task(topic.changed(self.place, 60))
+
+    def _deliver(self, chunk: Chunk) -> bool:
+        if self.ready:
+            self.taken.append(chunk)
+        return self.ready
+
+    @property
+    def texts(self) -> list[bytes]:
+        return [line for chunk in self.taken for line in chunk.lines]
+
+    async def end(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+def commit(topic: Topic, new: list[Line]) -> None:
+    topic.remember(new)
+    topic.heard(new[-1].seq)
+
+
+async def test_a_reader_that_is_ready_is_handed_each_line_once_and_is_not_woken():
+    topic, all_lines = Topic(), lines(1, 5)
+    reader = Reader(topic, 1, GENESIS)
+    await asyncio.sleep(0)
+    for line in all_lines:
+        commit(topic, [line])
+    await asyncio.sleep(0)
+    assert reader.texts == [line.text for line in all_lines]
+    assert (reader.place.seq, reader.place.hash) == (6, all_lines[-1].hash)
+    assert not reader.task.done()
+    await reader.end()
+
+
+async def test_readers_at_one_place_are_handed_the_same_chunk():
+    topic = Topic()
+    one, other, behind = Reader(topic, 2), Reader(topic, 2), Reader(topic, 1)
+    await asyncio.sleep(0)
+    commit(topic, lines(1, 3))
+    assert one.taken[0] is other.taken[0]
+    assert behind.taken[0].first == 1
+    for reader in (one, other, behind):
+        await reader.end()
+
+
+async def test_a_reader_that_is_not_ready_is_woken_where_it_stood():
+    topic = Topic()
+    reader = Reader(topic, 1)
+    await asyncio.sleep(0)
+    commit(topic, lines(1, 1))
+    reader.ready = False
+    commit(topic, lines(1, 2)[1:])
+    await reader.task
+    assert len(reader.taken) == 1
+    assert topic.handed_over(reader.place) == Chunk(2, [b'{"seq":2}'])
+
+
+async def test_a_reader_of_another_past_is_handed_nothing():
+    topic = Topic()
+    reader = Reader(topic, 3, "f" * 64)
+    await asyncio.sleep(0)
+    commit(topic, lines(1, 3))
+    await reader.task
+    assert not reader.taken
+
+
+@pytest.mark.parametrize("tell", [lambda topic: topic.heard(1), Topic.doubt], ids=["others", "doubt"])
+async def test_news_of_others_and_doubt_wake_even_who_is_ready(tell: Callable[[Topic], None]):
+    topic = Topic()
+    reader = Reader(topic, 1)
+    await asyncio.sleep(0)
+    tell(topic)
+    await reader.task
+    assert not reader.taken
+
+
+async def test_the_end_is_told_by_the_store():
+    topic = Topic()
+    reader = Reader(topic, 1)
+    await asyncio.sleep(0)
+    topic.ended = True
+    commit(topic, lines(1, 1))
+    await reader.task
+    assert not reader.taken
+
+
+async def test_very_many_readers_let_others_have_their_turn():
+    topic, count = Topic(), 3 * AT_ONCE + 1
+    readers = [Reader(topic, 1) for _ in range(count)]
+    await asyncio.sleep(0)
+    commit(topic, lines(1, 1))
+    assert sum(bool(reader.taken) for reader in readers) == AT_ONCE
+    commit(topic, lines(1, 2)[1:])
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert all(reader.texts == [b'{"seq":1}', b'{"seq":2}'] for reader in readers)
+    await asyncio.gather(*(reader.end() for reader in readers))
+
+
+async def test_who_has_gone_is_handed_nothing():
+    topic = Topic()
+    reader, other = Reader(topic, 1), Reader(topic, 1)
+    await asyncio.sleep(0)
+    reader.task.cancel()
+    commit(topic, lines(1, 1))
+    assert not reader.taken and other.taken
+    await other.end()
