@@ -105,7 +105,7 @@ class Kills:
             await asyncio.sleep(moment)
         self._stage.arm(kill.point.name, self._random.randint(1, 3) if kill.point.by == "load" else 1, kill.victims)
         if kill.point.by == "rebuild":
-            await asyncio.to_thread(self._stage.server.layby, "rebuild")
+            await self._rebuild(kill)
         if kill.point.by == "restart":
             await self._stage.kill("engine")
         struck = await self._stage.struck(REACH_LIMIT_S)
@@ -113,6 +113,18 @@ class Kills:
             await load.end()  # raises what went wrong
         self._reached(struck, kill)
         await self._bury(kill)
+
+    async def _rebuild(self, kill: Kill) -> None:
+        """Rebuild until what was armed has happened: one that was killed a moment ago keeps its lock for a while, and
+        the next one is told so."""
+        give_up = asyncio.get_running_loop().time() + REACH_LIMIT_S
+        while self._stage.armed:
+            done = await asyncio.to_thread(self._stage.server.layby, "rebuild")
+            if not self._stage.armed:
+                return
+            if "another rebuild" not in done.stderr or asyncio.get_running_loop().time() > give_up:
+                raise AssertionError(f"{kill}: nobody got there, and the rebuild said {done.stdout}{done.stderr}")
+            await asyncio.sleep(0.5)
 
     async def _at_random(self, victims: str) -> None:
         """`hung`: both, the engine silent for a moment before; `away`: the server, until much is overdue."""
