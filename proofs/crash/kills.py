@@ -20,6 +20,8 @@ BEFORE = 5
 AFTERWARDS = 2
 """So many requests of each writer are acknowledged after a kill, before it is judged."""
 REACH_LIMIT_S = 60.0
+HELD = "another rebuild is under way"
+"""What a rebuild says that finds the lock of another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +107,26 @@ class Kills:
             await asyncio.sleep(moment)
         self._stage.arm(kill.point.name, self._random.randint(1, 3) if kill.point.by == "load" else 1, kill.victims)
         if kill.point.by == "rebuild":
-            await asyncio.to_thread(self._stage.server.layby, "rebuild")
+            await self._rebuild(kill, load)
         if kill.point.by == "restart":
             await self._stage.kill("engine")
         struck = await self._stage.struck(REACH_LIMIT_S)
-        if not load.alive:
-            await load.end()  # raises what went wrong
+        await load.check()
         self._reached(struck, kill)
         await self._bury(kill)
+
+    async def _rebuild(self, kill: Kill, load: Load) -> None:
+        """Rebuild until what was armed has happened: one that was killed a moment ago keeps its lock for a while, and
+        the next one is told so."""
+        give_up = asyncio.get_running_loop().time() + REACH_LIMIT_S
+        while self._stage.armed:
+            done = await asyncio.to_thread(self._stage.server.layby, "rebuild")
+            if not self._stage.armed:
+                return
+            await load.check()
+            if HELD not in done.stderr or asyncio.get_running_loop().time() > give_up:
+                raise AssertionError(f"{kill}: nobody got there, and the rebuild said {done.stdout}{done.stderr}")
+            await asyncio.sleep(0.5)
 
     async def _at_random(self, victims: str) -> None:
         """`hung`: both, the engine silent for a moment before; `away`: the server, until much is overdue."""
@@ -156,6 +170,11 @@ class Load:
     def alive(self) -> bool:
         """Whether none of them has stopped."""
         return not any(task.done() for task in self._tasks)
+
+    async def check(self) -> None:
+        """Raises what went wrong, if one of them has stopped."""
+        if not self.alive:
+            await self.end()
 
     async def acknowledged(self, more: int) -> None:
         """Wait until each has so many more requests acknowledged, or has stopped."""

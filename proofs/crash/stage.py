@@ -55,10 +55,15 @@ class Stage:
         engine = [str(self.engine_pid)] if victims in ("engine", "both") else []
         faults.plan(self.plan, point, at_pass, [*engine, *(["self"] if victims != "engine" else [])])
 
+    @property
+    def armed(self) -> bool:
+        """What was armed has not happened."""
+        return self.plan.exists()
+
     async def struck(self, limit_s: float) -> bool:
         """Wait until what was armed has happened; False if it did not."""
         give_up = asyncio.get_running_loop().time() + limit_s
-        while self.plan.exists():
+        while self.armed:
             if asyncio.get_running_loop().time() > give_up:
                 self.plan.unlink(missing_ok=True)
                 return False
