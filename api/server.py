@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -35,6 +36,8 @@ IN_FLIGHT_S: Final = 4
 """How long a stopping server waits for answers under way. With what follows it stays well below 10 s."""
 CLOSING_S: Final = 1
 """How long read models, and then the store, may take to let go."""
+YOUNG_OBJECTS: Final = 20_000
+"""How many more objects than before there may be until cycles among them are looked for."""
 KEEP_ALIVE_S: Final = 75
 """Longer than clients keep idle connections, so that it is they who close them, never just as a request leaves."""
 
@@ -67,6 +70,7 @@ async def _serve(settings: Settings, sockets: list[socket.socket], heartbeat_s: 
                 listening.check_open(sockets, settings.host)
             server = _Server(_config(services), services)
             stopper.server = server
+            _collect_less()
             await server.serve(sockets)
     except asyncio.CancelledError:
         if not stopper.asked:
@@ -197,6 +201,13 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     import uvloop
 
     return uvloop.new_event_loop()
+
+
+def _collect_less() -> None:
+    """Most of what a request makes goes with the last reference to it. Looking for the rest as often as Python does by
+    itself, and again and again through all that the server is made of, takes a tenth of the time of an append."""
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
 
 
 def _allow_many_connections() -> None:

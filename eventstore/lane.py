@@ -17,11 +17,21 @@ CACHED_CHARACTERS = 1_000_000
 """What a cached head keeps of its calls at most; beyond that they are read again when they are needed."""
 
 
+class Crowd:
+    """How many commands wait for their answer, in all lanes together."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting: int = 0
+
+
 class Lane:
     """The commands of one session. Only one batch of them is under way at a time."""
 
-    def __init__(self, keys: SessionKeys) -> None:
+    def __init__(self, keys: SessionKeys, crowd: Crowd) -> None:
         self.keys: SessionKeys = keys
+        self._crowd: Crowd = crowd
         self.queue: dict[Pending, None] = {}
         self.head: Head | None = None
         self.calls: dict[str, Known] = {}
@@ -40,6 +50,7 @@ class Lane:
             self._refuse_running(item.retry)
             self._retries[item.retry.field] = item
         self.queue[item] = None
+        self._crowd.waiting += 1
 
     def under_way(self, retry: Retry) -> Pending | None:
         """The command with this key that has no answer yet. Raises `IdempotencyKeyReused` if it is another one."""
@@ -114,6 +125,7 @@ class Lane:
         self._done(item)
         if not item.answer.done():
             item.answer.set_exception(error)
+            item.answer.exception()  # looked at, should nobody else do so: whoever asked may have gone
 
     def _answer(self, item: Pending, answer: Answer) -> None:
         self._done(item)
@@ -121,7 +133,9 @@ class Lane:
             item.answer.set_result(answer)
 
     def _done(self, item: Pending) -> None:
-        self.queue.pop(item, None)
+        if item in self.queue:
+            del self.queue[item]
+            self._crowd.waiting -= 1
         if item.retry:
             self._retries.pop(item.retry.field, None)
 

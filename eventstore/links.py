@@ -17,8 +17,8 @@ from redis.asyncio.connection import AbstractConnection, Connection, SSLConnecti
 _LOST = (RuntimeError, AttributeError)
 
 
-class _Link(AbstractConnection):
-    """Everything that is sent goes through the first of these, and everything that is heard through the second."""
+class Link(AbstractConnection):
+    """Everything that is sent goes through the first of these, and everything that is heard through the others."""
 
     async def send_packed_command(self, command: bytes | str | Iterable[bytes], check_health: bool = True) -> None:
         try:
@@ -33,20 +33,33 @@ class _Link(AbstractConnection):
         except _LOST as error:
             raise _explained(error) from error
 
+    async def read_reply(self) -> Any:
+        """The next reply, however long it takes; a refusal stands in its place. `read_response` does the same, for
+        several times the work: it passes each reply through four calls, and writes down for it whom it was read from.
+        """
+        try:
+            return await self._parser.read_response()
+        except (OSError, *_LOST) as error:
+            await self.disconnect(nowait=True)
+            raise _explained(error) from error
+        except BaseException:
+            await self.disconnect(nowait=True)
+            raise
+
 
 def _explained(error: Exception) -> redis_errors.ConnectionError:
     return redis_errors.ConnectionError(f"the connection was lost under way: {error}")
 
 
-class _Tcp(_Link, Connection):
+class _Tcp(Link, Connection):
     pass
 
 
-class _Tls(_Link, SSLConnection):
+class _Tls(Link, SSLConnection):
     pass
 
 
-class _Socket(_Link, UnixDomainSocketConnection):
+class _Socket(Link, UnixDomainSocketConnection):
     pass
 
 

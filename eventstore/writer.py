@@ -17,7 +17,7 @@ from eventstore.domain.draft import MissingRecords, Policy
 from eventstore.domain.errors import InternalError, LaybyError, Overloaded, SessionDeleted, SessionNotFound
 from eventstore.domain.ids import random_id
 from eventstore.keys import Keys, SessionKeys
-from eventstore.lane import Lane
+from eventstore.lane import Crowd, Lane
 from eventstore.store import (
     DELETED,
     Commit,
@@ -75,7 +75,7 @@ class Writer:
         self._process: str = random_id("")[:8]
         self._lanes: OrderedDict[tuple[str, str], Lane] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: int = 0
+        self._crowd: Crowd = Crowd()
         self._weight: int = 0
         self.on_commit: list[OnCommit] = []
         self.on_entry: list[OnEntry] = []
@@ -84,7 +84,7 @@ class Writer:
     @property
     def waiting(self) -> int:
         """How many commands wait for their answer."""
-        return self._waiting
+        return self._crowd.waiting
 
     async def execute(
         self, tenant: str, session_id: str, command: Command, by: Actor, retry: Retry | None = None
@@ -93,7 +93,7 @@ class Writer:
 
         Raises every `LaybyError` that the rules give, and `StoreUnavailable`, `StoreFull`, `Overloaded`.
         """
-        answer = await asyncio.shield(self.submit(tenant, session_id, command, by, retry))
+        answer = await self.submit(tenant, session_id, command, by, retry)
         return answer if answer.durability else replace(answer, durability=await self.confirm(tenant, session_id))
 
     def submit(
@@ -101,33 +101,26 @@ class Writer:
     ) -> asyncio.Future[Answer]:
         """The same without waiting: commands of a session are carried out in the order of these calls.
 
-        An answer without a durability must be confirmed. Whoever holds it does not cancel it. Raises `Overloaded`,
-        `RequestInProgress`, `IdempotencyKeyReused`; all else is in the answer.
+        An answer without a durability must be confirmed. Whoever cancels it hears nothing more; the command goes on.
+        Raises `Overloaded`, `RequestInProgress`, `IdempotencyKeyReused`; all else is in the answer.
         """
         self.check_room()
         lane = self._lane(tenant, session_id)
         pending = Pending(command, by, asyncio.get_running_loop().create_future(), retry)
         lane.add(pending)
-        self._waiting += 1
-        pending.answer.add_done_callback(self._answered)
         self._start(lane)
         return pending.answer
 
     def under_way(self, tenant: str, session_id: str, retry: Retry) -> asyncio.Future[Answer] | None:
-        """The answer that a command with this key waits for. Raises `IdempotencyKeyReused`."""
+        """The answer that a command with this key waits for, if anyone still does. Raises `IdempotencyKeyReused`."""
         lane = self._lanes.get((tenant, session_id))
         running = lane and lane.under_way(retry)
-        return running.answer if running else None
+        return running.answer if running and not running.answer.cancelled() else None
 
     def check_room(self) -> None:
         """Raises `Overloaded` if no command can be taken now; whoever asks first need not read what it is."""
-        if self._waiting >= self._max_pending:
-            raise Overloaded(f"{self._waiting} requests wait already; try again in a moment")
-
-    def _answered(self, answer: asyncio.Future[Answer]) -> None:
-        self._waiting -= 1
-        if not answer.cancelled():
-            answer.exception()  # whoever asked may have gone; then nobody else would look
+        if self.waiting >= self._max_pending:
+            raise Overloaded(f"{self.waiting} requests wait already; try again in a moment")
 
     async def confirm(self, tenant: str, session_id: str) -> str:
         """The durability of what was committed earlier, perhaps by somebody else. Raises `StoreUnavailable`."""
@@ -173,7 +166,7 @@ class Writer:
         name = (tenant, session_id)
         lane = self._lanes.get(name)
         if lane is None:
-            lane = self._lanes[name] = Lane(self._keys.session(tenant, session_id))
+            lane = self._lanes[name] = Lane(self._keys.session(tenant, session_id), self._crowd)
             self._forget_old()
         self._lanes.move_to_end(name)
         return lane

@@ -79,6 +79,8 @@ class Generation:
                 raise FeedTrimmed(self.layout.partition.feed)
             with contextlib.suppress(Moved):
                 await self._take_in(unread)
+                if unread.completes(goal):
+                    return
 
     async def bring_up(self, targets: list[Target]) -> None:
         """Bring sessions up to the newest event that they have now. Raises `GenerationGone`.

@@ -36,6 +36,10 @@ class Unread:
             return True
         return not self.trimmed and _place(self.checkpoint) >= _place(goal)
 
+    def completes(self, goal: str) -> bool:
+        """Whether these entries lead up to this one, so that nothing is missing once they were taken in."""
+        return _place(self.last) >= _place(goal)
+
 
 def _place(entry: str) -> tuple[int, int]:
     ms, _, number = (entry or "0-0").partition("-")

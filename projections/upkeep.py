@@ -17,7 +17,7 @@ from projections.rebuild import Rebuild
 
 log = logging.getLogger("layby.projections")
 
-GATHER_S = 0.2
+GATHER_S = 0.5
 """How long the background work lets commits gather, so that a busy session is folded once for many."""
 AT_ONCE = 4
 """How many partitions it works at: most of the time is spent waiting for the engine."""
