@@ -6,8 +6,7 @@ nothing from an answer or from the time that it takes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from starlette.requests import Request
 
@@ -25,8 +24,7 @@ _BLANKS: Final = " \t"
 _SEND: Final = "send one as Authorization: Bearer <key>"
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
+class Principal(NamedTuple):
     """Whose things these are, who acts, and by which key it came in (None: the door was open)."""
 
     tenant: str

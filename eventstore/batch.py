@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventstore.clock import monotonic_ms
 from eventstore.domain import jsontext
@@ -42,8 +42,7 @@ MAX_DECIDING_MS = 200
 """How long one batch is decided, during which nothing else runs; what is left goes into the next one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(NamedTuple):
     """An idempotency key as it is stored: `field` names principal, path and key; `fingerprint` the body."""
 
     field: str
@@ -61,8 +60,7 @@ class Pending:
     checked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What the caller hears. `durability` is what was reached; a replayed answer is that of an earlier request."""
 
     result: dict[str, Any]

@@ -33,12 +33,17 @@ class Link(AbstractConnection):
         except _LOST as error:
             raise _explained(error) from error
 
+    @property
+    def _replies(self) -> Any:
+        """The parser: every one of redis-py's has `read_response`, which their base does not say."""
+        return self._parser
+
     async def read_reply(self) -> Any:
         """The next reply, however long it takes; a refusal stands in its place. `read_response` does the same, for
         several times the work: it passes each reply through four calls, and writes down for it whom it was read from.
         """
         try:
-            return await self._parser.read_response()
+            return await self._replies.read_response()
         except (OSError, *_LOST) as error:
             await self.disconnect(nowait=True)
             raise _explained(error) from error

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha1
 from importlib import resources
+from typing import NamedTuple
 
 Argument = str | bytes | int
 
@@ -38,8 +39,7 @@ def _sha(source: str) -> str:
     return sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptCall:
+class ScriptCall(NamedTuple):
     """One run of a script. Every key that it touches is in `keys`."""
 
     script: Script

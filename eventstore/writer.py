@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from eventstore.batch import Answer, Batch, Decider, Pending, Retry
@@ -94,7 +93,7 @@ class Writer:
         Raises every `LaybyError` that the rules give, and `StoreUnavailable`, `StoreFull`, `Overloaded`.
         """
         answer = await self.submit(tenant, session_id, command, by, retry)
-        return answer if answer.durability else replace(answer, durability=await self.confirm(tenant, session_id))
+        return answer if answer.durability else answer._replace(durability=await self.confirm(tenant, session_id))
 
     def submit(
         self, tenant: str, session_id: str, command: Command, by: Actor, retry: Retry | None = None

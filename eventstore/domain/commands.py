@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from eventstore.domain.response_schema import Checked
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(NamedTuple):
     """Who asks: the authenticated name, and the key behind it where a console speaks for a person."""
 
     name: str
@@ -46,8 +45,7 @@ class NewEvent(NamedTuple):
     pointer: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(NamedTuple):
     events: list[NewEvent]
     expected_seq: int | None = None
 

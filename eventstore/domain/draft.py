@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventstore.domain import call as calls
 from eventstore.domain.call import EXPIRED, PENDING, Call, ImpossibleMove
@@ -37,8 +37,7 @@ class Policy:
     max_expiry_ms: int = 30 * 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """What a rule may know besides the session: the time in milliseconds (never before the session's newest event),
     the limits, and fresh names.
     """
