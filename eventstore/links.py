@@ -33,23 +33,33 @@ class Link(AbstractConnection):
         except _LOST as error:
             raise _explained(error) from error
 
-    @property
-    def _replies(self) -> Any:
-        """The parser: every one of redis-py's has `read_response`, which their base does not say."""
-        return self._parser
-
-    async def read_reply(self) -> Any:
-        """The next reply, however long it takes; a refusal stands in its place. `read_response` does the same, for
-        several times the work: it passes each reply through four calls, and writes down for it whom it was read from.
-        """
+    async def exchange(self, data: bytes, count: int) -> list[Any]:
+        """Send packed commands, and read so many replies, however long that takes; a refusal stands in its place. The
+        same can be done by the methods above, which set up a task and a timer for each. After an error, or where it
+        was cancelled, the connection is closed."""
+        writer, parser = self._open_ends
         try:
-            return await self._replies.read_response()
+            writer.write(data)
+            await writer.drain()
+            return [await parser.read_response() for _ in range(count)]
         except (OSError, *_LOST) as error:
             await self.disconnect(nowait=True)
             raise _explained(error) from error
         except BaseException:
             await self.disconnect(nowait=True)
             raise
+
+    async def is_quiet(self) -> bool:
+        """Whether it can be used once more: it is open, and nothing has come that nobody asked for."""
+        try:
+            return self.is_connected and not await self.can_read()
+        except (redis_errors.ConnectionError, OSError, *_LOST):
+            return False
+
+    @property
+    def _open_ends(self) -> tuple[Any, Any]:
+        """What is written to (None once it is closed), and what replies are read from."""
+        return self._writer, self._parser  # the types of redis-py tell of neither what every one of theirs has
 
 
 def _explained(error: Exception) -> redis_errors.ConnectionError:

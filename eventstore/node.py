@@ -12,7 +12,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from eventstore.exchange import Packed, exchange
+from eventstore.exchange import Exchange, Packed
 from eventstore.links import link
 from eventstore.scripts import Argument, Script, ScriptCall
 from eventstore.tasks import end
@@ -89,6 +89,7 @@ class Node:
         self.client: Any = client
         self.name: str = name
         self.down: bool = False
+        self._exchange: Exchange = Exchange(client.connection_pool)
         self._plain: bool = plain_scripts
         self._knocking: asyncio.Task[Exception | None] | None = None
         self._turns: asyncio.Semaphore = asyncio.Semaphore(AT_ONCE)
@@ -123,6 +124,9 @@ class Node:
             await self._wait()
 
     async def _wait(self) -> None:
+        if not self._turns.locked():
+            await self._turns.acquire()  # at once
+            return
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await self._turns.acquire()
@@ -139,7 +143,7 @@ class Node:
             commands.append(self._command(request.call))
         if last:
             commands.append(tuple(last))
-        replies = await exchange(self.client.connection_pool, commands, SOCKET_TIMEOUT_S)
+        replies = await self._exchange.run(commands, SOCKET_TIMEOUT_S)
         for reply in replies[: len(load)]:
             if isinstance(reply, redis_errors.NoPermissionError):  # else it looks as if they were flushed for ever
                 raise reply

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -60,11 +61,20 @@ class Event:
         """The exact bytes that are stored and that every reader receives, without the line feed."""
         data = jsontext.dumps(self.data)
         occurred = "" if self.occurred_at is None else f'"occurred_at":{jsontext.dumps(self.occurred_at)},'
-        via = "" if self.via is None else f'"via":{jsontext.dumps(self.via)},'
         return (
-            f'{{"seq":{self.seq},"type":"{self.type}","time":"{instants.text(self.time)}",{occurred}'
-            f'"by":{jsontext.dumps(self.by)},{via}"data":{data}}}'
+            f'{{"seq":{self.seq},"type":"{self.type}","time":"{_time_text(self.time)}",{occurred}'
+            f'{_by_text(self.by, self.via)}"data":{data}}}'
         ).encode()
+
+
+# The events of a batch have one time, and one who sent them.
+_time_text = lru_cache(maxsize=64)(instants.text)
+_time_read = lru_cache(maxsize=64)(instants.parse)
+
+
+@lru_cache(maxsize=256)
+def _by_text(by: str, via: str | None) -> str:
+    return f'"by":{jsontext.dumps(by)},' + ("" if via is None else f'"via":{jsontext.dumps(via)},')
 
 
 def parse_line(line: bytes) -> Event:
@@ -73,7 +83,7 @@ def parse_line(line: bytes) -> Event:
     return Event(
         raw["seq"],
         raw["type"],
-        instants.parse(raw["time"]),
+        _time_read(raw["time"]),
         raw["by"],
         raw["data"],
         raw.get("via"),
