@@ -49,6 +49,17 @@ class Link(AbstractConnection):
             await self.disconnect(nowait=True)
             raise
 
+    async def hear(self) -> Any:
+        """What comes next, however long that takes; may be cancelled. Raises what it is, if it is a refusal."""
+        try:
+            _, parser = self._open_ends
+            reply = await parser.read_response()
+        except (OSError, *_LOST) as error:
+            raise _explained(error) from error
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
     async def is_quiet(self) -> bool:
         """Whether it can be used once more: it is open, and nothing has come that nobody asked for."""
         try:

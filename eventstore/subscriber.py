@@ -20,6 +20,7 @@ from eventstore.domain.errors import StoreUnavailable
 from eventstore.exchange import Packed, pack
 from eventstore.hub import Hub
 from eventstore.keys import Keys, parse_marker
+from eventstore.links import Link
 from eventstore.node import Node
 from eventstore.tasks import end, heed_cancellation
 
@@ -98,14 +99,14 @@ class Subscriber:
     async def _messages(self, node: Node, share: frozenset[bytes]) -> AsyncGenerator[list[Any], None]:
         """What comes in. Raises once the connection is gone, or silent too long, or a channel is elsewhere."""
         pool: Any = node.client.connection_pool
-        connection = await pool.get_connection()
+        connection: Link = await pool.get_connection()
         try:
             # one by one: on a cluster, those of one command must share a slot
             wishes: list[Packed] = [("PSUBSCRIBE", _EXPIRED), *(("SSUBSCRIBE", channel) for channel in share)]
             await connection.send_packed_command(b"".join(map(pack, wishes)))
             missing, asked = len(wishes), False
             while True:
-                reply = await connection.read_response(timeout=PING_EVERY_S)
+                reply = await _next(connection)
                 heed_cancellation()
                 if reply is None and asked:
                     raise redis_errors.TimeoutError("no answer to a ping")
@@ -138,3 +139,12 @@ class Subscriber:
             log.warning("not an announcement of ours: %.100r", data)
             return
         self._hub.announced(partition, member, *news)
+
+
+async def _next(connection: Link) -> list[Any] | None:
+    """What comes next; None if nothing does for a while."""
+    try:
+        async with asyncio.timeout(PING_EVERY_S):
+            return await connection.hear()
+    except TimeoutError:
+        return None

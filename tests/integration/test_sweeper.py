@@ -254,8 +254,9 @@ async def test_a_commit_that_is_told_of_late_does_not_hide_a_newer_deadline(stor
     await create(store)
     keys, due = store.session_keys(TENANT, "s1"), store.clock.now() + 30_000
     await until(lambda: heard)
-    store.hub.announced(keys.partition.number, keys.member, 2, due)
-    store.hub.committed(keys, await store.head(TENANT, "s1"), [])
+    head = await store.head(TENANT, "s1")
+    store.hub.announced(keys.partition.number, keys.member, 2, due)  # from here on nothing else gets its turn
+    store.hub.committed(keys, head, [])
     assert store._sweeper._due[keys.member][0] == due
 
 
