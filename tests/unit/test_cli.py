@@ -10,7 +10,7 @@ from cli import main as cli_main
 from eventstore.embedded import DataDirectoryInUse
 from eventstore.settings import Settings
 
-HEAVY = ("api", "asyncio", "jsonschema_rs", "pydantic", "pydantic_settings", "redis", "starlette", "uvicorn")
+HEAVY = ("api", "asyncio", "jsonschema_rs", "pydantic", "redis", "starlette", "uvicorn")
 LOADED = f"""
 import sys
 from cli.main import main
