@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import signal
 import socket
@@ -17,6 +16,7 @@ from api.listening import CannotListen
 from eventstore.address import UnfitEngine, check_url
 from eventstore.domain.errors import StoreUnavailable
 from eventstore.embedded import EngineError, engine_url
+from eventstore.imports import lasting
 from eventstore.settings import Settings
 
 if TYPE_CHECKING:
@@ -66,12 +66,9 @@ async def _serve(settings: Settings, sockets: list[socket.socket], heartbeat_s: 
 
 
 def _import_the_rest() -> None:
-    """Most of what a start takes. Nothing of it is ever garbage: looking for some would take a third as long again, and
-    later, in the middle of requests, make a pause each time."""
-    gc.disable()
-    import_module("api.serving")
-    gc.freeze()
-    gc.enable()
+    """Most of what a start takes."""
+    with lasting():
+        import_module("api.serving")
 
 
 class _Stopper:
