@@ -21,11 +21,17 @@ ifdef UV
 # uv finds a Python that is new enough, or brings one, unless PYTHON names it.
 MAKE_VENV := "$(UV)" venv --quiet --python "$(or $(filter-out python3,$(PYTHON)),>=3.11)" $(VENV)
 PIP := "$(UV)" pip
+COMPILED := --compile-bytecode
 ON_VENV := --python $(BIN)/python
 else
 MAKE_VENV := $(PYTHON) -m venv $(VENV)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+COMPILED := --compile
 endif
+
+# Compiled once, here: else the first start does it, and each one where PYTHONDONTWRITEBYTECODE is set, for seconds.
+INSTALL = $(PIP) install --quiet $(COMPILED) $(ON_VENV) -c constraints.txt
+COMPILE_OURS = $(BIN)/python -m compileall -q eventstore projections api cli
 
 .DEFAULT_GOAL := help
 .PHONY: help serve test lint prove bench constraints clean
@@ -59,15 +65,18 @@ clean:
 
 # Installed again only when pyproject.toml or constraints.txt is newer than the stamp.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install --quiet $(ON_VENV) -c constraints.txt -e .
+	$(INSTALL) -e .
+	@$(COMPILE_OURS)
 	@touch $@
 
 $(VENV)/.installed-all: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install --quiet $(ON_VENV) -c constraints.txt -e '.[$(EXTRAS)]'
+	$(INSTALL) -e '.[$(EXTRAS)]'
+	@$(COMPILE_OURS)
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-bench: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install --quiet $(ON_VENV) -c constraints.txt -e '.[$(EXTRAS),bench]'
+	$(INSTALL) -e '.[$(EXTRAS),bench]'
+	@$(COMPILE_OURS)
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-all
 
 $(BIN)/python:

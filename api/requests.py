@@ -25,7 +25,8 @@ _Lease = Annotated[int, Field(ge=100, le=3_600_000)]
 
 
 class _Body(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    # Deferred: see `eventstore.domain.state_snapshot`.
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
 class CreateBody(_Body):

@@ -51,8 +51,8 @@ class Word(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  # ge
 @contextmanager
 def operator_errors() -> Generator[None, None, None]:
     """Turn what the operator must mend into one line in place of a traceback."""
-    from eventstore.embedded import EngineError
-    from eventstore.fitness import UnfitEngine
+    from eventstore.address import UnfitEngine
+    from eventstore.engine.errors import EngineError
     from eventstore.settings import SettingsError
 
     try:

@@ -166,10 +166,11 @@ async def _keyring(settings: Settings, *, fresh: bool) -> AsyncGenerator[Keyring
     """Of a running server, or of none."""
     import logging
 
+    from eventstore.address import check_url
     from eventstore.connection import Connection
     from eventstore.durability import confirmation
     from eventstore.embedded import engine_url
-    from eventstore.fitness import check_engine, check_url
+    from eventstore.fitness import check_engine
     from eventstore.keyring import Keyring
 
     logging.getLogger("layby.store").setLevel(logging.CRITICAL)  # the operator hears it from us

@@ -2,22 +2,32 @@
 
 import sys
 from importlib import import_module
+from typing import NamedTuple
 
 import click
 
+
+class Place(NamedTuple):
+    """Where a command is, and how its own help begins: the list of commands is told without importing any."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
 COMMANDS = {
-    "demo": "cli.demo.command:demo",
-    "keys": "cli.keys:keys",
-    "rebuild": "cli.rebuild:rebuild",
-    "serve": "cli.serve:serve",
-    "verify": "cli.verify:verify",
+    "demo": Place("cli.demo.command", "demo", "Play a session that parks until you decide, on a server of its own."),
+    "keys": Place("cli.keys", "keys", "Create, list and revoke the keys to the door."),
+    "rebuild": Place("cli.rebuild", "rebuild", "Build snapshots, lists and the inbox anew from the events."),
+    "serve": Place("cli.serve", "serve", "Run a Layby server until it is told to stop (Ctrl-C or SIGTERM)."),
+    "verify": Place("cli.verify", "verify", "Recompute the hash chain of SESSION, or of every session."),
 }
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 
 
 class LazyGroup(click.Group):
-    """A group that finds its commands in COMMANDS: name to `module:attribute`."""
+    """A group that finds its commands in COMMANDS."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -25,10 +35,14 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, _, attribute = COMMANDS[cmd_name].partition(":")
-        command: object = getattr(import_module(module), attribute)
+        place = COMMANDS[cmd_name]
+        command: object = getattr(import_module(place.module), place.attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name].summary) for name in self.list_commands(ctx)])
 
 
 @click.group(cls=LazyGroup, context_settings=CONTEXT)

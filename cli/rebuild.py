@@ -62,11 +62,12 @@ async def _rebuild(settings: Settings) -> tuple[int, int]:
 @asynccontextmanager
 async def _store(settings: Settings) -> AsyncGenerator[EventStore]:
     """The store of a running server, or of none. A Redis without one is left as it is."""
+    from eventstore.address import check_url
     from eventstore.connection import Connection
     from eventstore.domain.errors import StoreUnavailable
     from eventstore.embedded import engine_url
     from eventstore.eventstore import open_store
-    from eventstore.fitness import check_url, tell_silence
+    from eventstore.fitness import tell_silence
     from eventstore.keys import STORE
 
     logging.getLogger("layby.store").setLevel(logging.CRITICAL)  # the operator hears it from us

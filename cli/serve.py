@@ -18,8 +18,9 @@ def serve(ctx: click.Context, **options: str | None) -> None:
 
     Without --redis-url it runs an embedded engine of its own, with its data in --data-dir.
     """
-    with operator_errors():
-        settings = settings_from(**options)
-        from api.server import run
+    from eventstore.imports import lasting
 
-        ctx.exit(run(settings))
+    with lasting():
+        from api.server import run
+    with operator_errors():
+        ctx.exit(run(settings_from(**options)))

@@ -161,9 +161,9 @@ def _found(verdict: Verdict) -> Verdict:
 @asynccontextmanager
 async def _store(settings: Settings) -> AsyncGenerator[tuple[Connection, Keys]]:
     """The store of a running server, or of none. Looking writes nothing, so that any store is left as it is."""
+    from eventstore.address import check_url
     from eventstore.connection import Connection
     from eventstore.embedded import engine_url
-    from eventstore.fitness import check_url
     from eventstore.keys import STORE, Keys
 
     logging.getLogger("layby.store").setLevel(logging.CRITICAL)  # the operator hears it from us

@@ -60,6 +60,11 @@ def spell(host: Host) -> str:
     return f"[{host[0]}]:{host[1]}" if ":" in host[0] else f"{host[0]}:{host[1]}"
 
 
+def check_url(url: str) -> None:
+    """Raises `WrongAddress` for a URL that cannot be read."""
+    parse(url)
+
+
 def parse(url: str) -> Address:
     """Raises `WrongAddress`."""
     scheme, _, rest = url.partition("://")

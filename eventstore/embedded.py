@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -48,13 +48,14 @@ class EmbeddedEngine:
             raise EngineError("the engine has not been started")
         return _url(self._socket)
 
-    async def start(self) -> str:
-        """Start the engine, wait until it has loaded its data, and return its URL.
+    async def start(self, meanwhile: Callable[[], None] | None = None) -> str:
+        """Start the engine, wait until it has loaded its data, and return its URL. `meanwhile` is called once it has
+        begun to: work that needs no event loop, and no engine.
 
         Raises DataDirectoryInUse if another process has the directory, EngineError if the engine cannot run.
         """
         await self._take_directory(IN_USE_WAIT_S)
-        return await self._start()
+        return await self._start(meanwhile)
 
     async def start_if_free(self) -> str | None:
         """As `start`, but None at once if another process has the directory."""
@@ -76,10 +77,10 @@ class EmbeddedEngine:
             self._process = None
         self._leave_directory()
 
-    async def _start(self) -> str:
+    async def _start(self, meanwhile: Callable[[], None] | None = None) -> str:
         try:
             self._socket = self._directory.place_socket()
-            self._process = await EngineProcess.launch(self._directory, self._socket)
+            self._process = await EngineProcess.launch(self._directory, self._socket, meanwhile)
         except OSError as error:
             self._leave_directory()
             raise EngineError(f"the data directory {self._directory.path} cannot be used: {error}") from error
@@ -136,20 +137,26 @@ class EmbeddedEngine:
 
 
 @asynccontextmanager
-async def engine_url(settings: Settings, *, share: bool = False, fresh: bool = False) -> AsyncGenerator[str, None]:
+async def engine_url(
+    settings: Settings, *, share: bool = False, fresh: bool = False, meanwhile: Callable[[], None] | None = None
+) -> AsyncGenerator[str, None]:
     """The URL of the store: the Redis that the settings name, else an embedded engine, stopped on leaving.
+
+    `meanwhile`: see `EmbeddedEngine.start`; it is called where a Redis is named as well, but not with `share`.
 
     `share` is for commands that may run beside a server: if one has the data directory its engine is used,
     and a directory without data is an EngineError rather than made, unless it may be `fresh`.
     """
     if settings.redis_url is not None:
+        if meanwhile is not None:
+            meanwhile()
         yield settings.redis_url
         return
     engine, directory = EmbeddedEngine(settings.data_dir), DataDirectory(settings.data_dir)
     if share and not fresh and not directory.has_data():
         raise EngineError(f"there is no Layby data in {directory.path}: check --data-dir")
     try:
-        yield await (_shared(engine, directory) if share else engine.start())
+        yield await (_shared(engine, directory) if share else engine.start(meanwhile))
     finally:
         await engine.stop()
 

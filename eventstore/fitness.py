@@ -12,7 +12,7 @@ from typing import Any
 from redis import exceptions as redis_errors
 
 from eventstore import scripts
-from eventstore.address import UnfitEngine, parse, spell
+from eventstore.address import UnfitEngine, spell
 from eventstore.connection import Connection
 from eventstore.domain.errors import StoreUnavailable
 from eventstore.keys import STORE, Keys
@@ -62,11 +62,6 @@ class EngineTooOld(UnfitEngine):
 
 class OneOfSeveral(UnfitEngine):
     """The URL names a node of a cluster as if it were one Redis."""
-
-
-def check_url(url: str) -> None:
-    """Raises `WrongAddress` for a URL that cannot be read."""
-    parse(url)
 
 
 def tell_silence(error: StoreUnavailable, url: str | None) -> str:

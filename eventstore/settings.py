@@ -3,15 +3,15 @@
 A value comes from the command line if given there, else from `LAYBY_<NAME>`, else from the default below.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 DAY_MS = 86_400_000
 MIB = 1024 * 1024
@@ -69,11 +69,10 @@ def _default_expiry(earlier: Mapping[str, object]) -> int:
     return min(DAY_MS, longest)
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Every setting, checked. Each description says what is allowed, as the operator reads it."""
 
-    # An empty variable means unset, so that compose files can pass on what may not be there.
-    model_config = SettingsConfigDict(env_prefix="LAYBY_", env_ignore_empty=True, frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: str = Field("127.0.0.1", min_length=1, description="an address or host name to listen on")
     port: int = Field(8700, ge=0, le=65_535, description="a whole number from 0 (any free port) to 65535")
@@ -90,7 +89,7 @@ class Settings(BaseSettings):
         ge=1,
         description="a whole number of milliseconds from 1 to the value of max_expiry_ms",
     )
-    durability: Annotated[Durability, NoDecode, BeforeValidator(_durability)] = Field(
+    durability: Annotated[Durability, BeforeValidator(_durability)] = Field(
         Durability("fsync"), description="memory, fsync or replicated:<n>, with n from 1 to 99"
     )
 
@@ -120,9 +119,16 @@ def load_settings(given: Mapping[str, object]) -> Settings:
     """
     said = {name: value for name, value in given.items() if value is not None}
     try:
-        return Settings(**said)  # pyright: ignore[reportArgumentType]  # values from outside: pydantic checks them
+        return Settings.model_validate(_environment() | said)
     except ValidationError as error:
         raise SettingsError(_explain(error.errors()[0], said)) from None
+
+
+def _environment() -> dict[str, str]:
+    """An empty variable means unset, so that compose files can pass on what may not be there. What names no setting is
+    somebody else's."""
+    given = {name.upper(): value for name, value in os.environ.items() if value}
+    return {name: given[variable] for name in Settings.model_fields if (variable := f"LAYBY_{name.upper()}") in given}
 
 
 def _explain(error: ErrorDetails, said: Mapping[str, object]) -> str:

@@ -27,7 +27,8 @@ _IN_SNAPSHOT = ("interrupt_id", "tool_name", "tool_args", "expires_at", "expires
 class _Ask(BaseModel):
     """Fields that both kinds of request share. Unknown ones are the publisher's own and are kept."""
 
-    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
+    # Deferred: see `state_snapshot`.
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True, defer_build=True)
 
     interrupt_id: InterruptId
     expires_at: str | None = None

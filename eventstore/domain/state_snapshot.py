@@ -13,7 +13,8 @@ Status = Literal["PENDING_APPROVAL", "APPROVED_EXECUTING", "EXECUTED", "REJECTED
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    # Deferred: a validator is made when it is first needed, so that no start, and no command, waits for all of them.
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
 class Decision(_Strict):

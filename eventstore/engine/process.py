@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
@@ -50,8 +51,8 @@ class EngineProcess:
         self.pid = process.pid
 
     @classmethod
-    async def launch(cls, directory: DataDirectory, socket: Path) -> Self:
-        """Start the engine and wait until it has loaded its data, however long that takes.
+    async def launch(cls, directory: DataDirectory, socket: Path, meanwhile: Callable[[], None] | None = None) -> Self:
+        """Start the engine and wait until it has loaded its data, however long that takes. `meanwhile` is called first.
 
         Raises EngineError if it ends before that, or if an engine of an earlier server does not go.
         """
@@ -65,6 +66,8 @@ class EngineProcess:
             os.close(descriptor)
             directory.engine_lock.close()  # from here on the engine alone holds it
         try:
+            if meanwhile is not None:
+                meanwhile()
             await engine._answering(begin)
         except BaseException:
             await engine.stop()

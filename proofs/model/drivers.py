@@ -138,11 +138,11 @@ class InProcess:
 async def application(redis_url: str, *, background: bool = True, **more: Any) -> AsyncGenerator[Any]:
     """The whole of a server, but for its sockets."""
     from api.app import build
-    from api.server import open_services
+    from api.serving import open_services
     from eventstore.settings import Durability, Settings
 
     settings = Settings(redis_url=redis_url, partitions=PARTITIONS, durability=Durability("memory"), **more)
-    async with open_services(settings, heartbeat_s=15.0) as services:
+    async with open_services(redis_url, settings) as services:
         if not background:
             await services.read_models.close()
         yield build(services)

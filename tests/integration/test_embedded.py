@@ -284,6 +284,41 @@ def test_a_named_redis_is_used_as_it_is(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
+def test_other_work_is_done_while_the_engine_starts(tmp_path: Path) -> None:
+    runs: list[bool] = []
+
+    async def run() -> None:
+        settings = Settings(data_dir=tmp_path, redis_url=None)
+        async with engine_url(settings, meanwhile=lambda: runs.append(not engine_gone(tmp_path))):
+            assert runs == [True]
+
+    asyncio.run(run())
+    assert engine_gone(tmp_path)
+
+
+def test_other_work_that_fails_leaves_no_engine_behind(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise ImportError("half installed")
+
+    async def run() -> None:
+        async with engine_url(Settings(data_dir=tmp_path, redis_url=None), meanwhile=fail):
+            pass
+
+    with pytest.raises(ImportError, match="half installed"):
+        asyncio.run(run())
+    assert engine_gone(tmp_path)
+
+
+def test_other_work_is_done_where_a_redis_is_named(tmp_path: Path) -> None:
+    done: list[str] = []
+
+    async def run() -> None:
+        async with engine_url(Settings(redis_url="redis://there:1/2"), meanwhile=lambda: done.append("")):
+            assert done
+
+    asyncio.run(run())
+
+
 def test_an_engine_that_hangs_is_ended_at_once(tmp_path: Path) -> None:
     async def run() -> float:
         engine = EmbeddedEngine(tmp_path)

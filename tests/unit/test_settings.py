@@ -36,6 +36,12 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
     assert load_settings({}).redis_url is None
 
 
+def test_a_variable_may_be_written_in_any_case_and_another_may_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("layby_port", "9001")
+    monkeypatch.setenv("LAYBY_KEY", "somebody else's")
+    assert load_settings({}).port == 9001
+
+
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
