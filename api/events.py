@@ -19,6 +19,7 @@ from api.services import Services
 from api.wire import JSON_TYPE, session_id
 from eventstore.eventstore import EventStore
 from eventstore.store import Page
+from eventstore.stretch import FIRST_LINES
 
 LIMIT_DEFAULT: Final = 1_000
 LIMIT_MAX: Final = 10_000
@@ -27,8 +28,6 @@ SCANNED_LINES: Final = 20_000
 SCANNED_BYTES: Final = 16 * 1024 * 1024
 """A filtered page ends after looking at so much, whatever it has found; its reader goes on from there."""
 SCAN_CHUNK: Final = 1_000
-FIRST_LINES: Final = 100
-"""Read to see how to read on."""
 
 
 def routes(services: Services) -> list[BaseRoute]:

@@ -20,6 +20,8 @@ from eventstore.domain.errors import LaybyError
 from eventstore.keys import SessionKeys
 from eventstore.node import Node
 
+FIRST_LINES = 128
+"""What a reader begins with, by the script: they tell how long lines are, and whether there are more."""
 STRETCH_LINES = 512
 """Were each of them as long as an event may be, they would be what two pipelines of pages may bring."""
 STRETCH_BYTES = 128 * 1024

@@ -16,7 +16,7 @@ from eventstore.keys import SessionKeys
 from eventstore.log import Log
 from eventstore.sending import pauses
 from eventstore.store import Page
-from eventstore.stretch import Stretches, fitting
+from eventstore.stretch import FIRST_LINES, Stretches, fitting
 from eventstore.topic import Chunk, Deliver, Place, Topic
 
 CHUNK_LINES = 1_000
@@ -66,10 +66,10 @@ class Tails:
         """Shared with others where it does no harm that the answer may be a little older than the question: news of
         what it lacks will come. It must not be told that way that nothing will come, or that something is overdue."""
         if start > 0:
-            page = await self._fetch(keys, topic, start)
+            page = await self._fetch(keys, topic, start, FIRST_LINES)
             if page.exists and not page.ended and not (page.due is not None and page.due <= page.now):
                 return page
-        return await self._log.page(keys, start, CHUNK_LINES)
+        return await self._log.page(keys, start, FIRST_LINES)
 
     def _read_ahead(self, keys: SessionKeys, topic: Topic, place: Place, chunk: Chunk) -> Ahead | None:
         """Begin to read what follows on this chunk, while it is sent, where that is a stretch of a long history. Shared
@@ -122,19 +122,19 @@ class Tails:
         give_up, waits = asyncio.get_running_loop().time() + PATIENCE_S, pauses()
         while True:
             try:
-                return await self._fetch(keys, topic, seq)
+                return await self._fetch(keys, topic, seq, CHUNK_LINES)
             except StoreUnavailable:
                 if asyncio.get_running_loop().time() > give_up:
                     raise
             await asyncio.sleep(next(waits))
 
-    async def _fetch(self, keys: SessionKeys, topic: Topic, seq: int) -> Page:
+    async def _fetch(self, keys: SessionKeys, topic: Topic, seq: int, most: int) -> Page:
         """Read from the store; whoever wants the same and has heard the same shares it: an answer may be older than
         what was heard since it was asked for."""
         name = (keys.member, seq, topic.version, topic.last_seq)
         task = self._fetching.get(name)
         if task is None:
-            task = self._fetching[name] = asyncio.create_task(self._log.raw_page(keys, seq, CHUNK_LINES))
+            task = self._fetching[name] = asyncio.create_task(self._log.raw_page(keys, seq, most))
             task.add_done_callback(lambda _: self._fetching.pop(name, None))
         return await asyncio.shield(task)
 

@@ -13,8 +13,7 @@ from eventstore.domain.errors import Diverged, StoreUnavailable
 from eventstore.domain.events import parse_line
 from eventstore.eventstore import EventStore
 from eventstore.log import PAGE_BYTES
-from eventstore.stretch import STRETCH_BYTES, STRETCH_LINES
-from eventstore.tail import CHUNK_LINES
+from eventstore.stretch import FIRST_LINES, STRETCH_BYTES, STRETCH_LINES
 from eventstore.topic import Chunk
 from tests.integration.conftest import OpenStore
 from tests.integration.stores import TENANT, create, note, send
@@ -53,15 +52,16 @@ def counted(store: EventStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return reads
 
 
-async def test_a_tail_asks_the_script_once_and_reads_on_in_stretches(
+async def test_a_tail_asks_the_script_for_the_beginning_and_a_short_rest_and_reads_stretches_between(
     reading: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads, chunks, seqs = counted(reading, monkeypatch), follow(reading), list[int]()
     while len(seqs) < 2701:
         chunk = await anext(chunks)
-        assert len(chunk.lines) <= (STRETCH_LINES if seqs else CHUNK_LINES)
+        assert len(chunk.lines) <= (STRETCH_LINES if seqs else FIRST_LINES)
         seqs += [parse_line(line).seq for line in chunk.lines]
-    assert (seqs, reads) == (list(range(1, 2702)), [1])
+    rest = 2702 - (2701 - FIRST_LINES) % STRETCH_LINES
+    assert (seqs, reads) == (list(range(1, 2702)), [1, rest])
     await chunks.aclose()
 
 
@@ -98,7 +98,8 @@ async def test_a_chunk_stays_small_where_lines_become_long(store: EventStore, op
         sizes.append(sum(map(len, chunk.lines)))
     assert seqs == list(range(1, 2482))
     assert max(sizes) <= PAGE_BYTES
-    assert STRETCH_BYTES - 21_000 < sizes[1] <= STRETCH_BYTES
+    turn = (1_201 - FIRST_LINES) // STRETCH_LINES + 1  # the chunk in which they do
+    assert STRETCH_BYTES - 21_000 < sizes[turn] <= STRETCH_BYTES
     await chunks.aclose()
 
 
