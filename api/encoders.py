@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from api.accept import prefers
@@ -21,6 +22,10 @@ class Encoder(Protocol):
         """One event: `identity` is what a client resumes after, `line` its JSON."""
         ...
 
+    def plain(self, lines: Sequence[bytes]) -> bytes | None:
+        """All of these events at once, where nothing stands between their lines; else they are told one by one."""
+        ...
+
     def end(self, reason: str, next_from: int) -> bytes:
         """The last thing on a stream that ends by rule."""
         ...
@@ -35,6 +40,9 @@ class Ndjson:
     def event(self, identity: str | int, kind: str, line: bytes) -> bytes:
         return line + b"\n"
 
+    def plain(self, lines: Sequence[bytes]) -> bytes | None:
+        return b"\n".join([*lines, b""])
+
     def end(self, reason: str, next_from: int) -> bytes:
         return _json({"end": {"reason": reason, "next_from": next_from}}) + b"\n"
 
@@ -47,6 +55,9 @@ class Sse:
 
     def event(self, identity: str | int, kind: str, line: bytes) -> bytes:
         return b"id: %s\nevent: %s\ndata: %s\n\n" % (str(identity).encode(), kind.encode(), line)
+
+    def plain(self, lines: Sequence[bytes]) -> bytes | None:
+        return None
 
     def end(self, reason: str, next_from: int) -> bytes:
         return b"event: end\ndata: %s\n\n" % _json({"reason": reason, "next_from": next_from})

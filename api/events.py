@@ -19,6 +19,7 @@ from api.services import Services
 from api.wire import JSON_TYPE, session_id
 from eventstore.eventstore import EventStore
 from eventstore.store import Page
+from eventstore.stretch import FIRST_LINES
 
 LIMIT_DEFAULT: Final = 1_000
 LIMIT_MAX: Final = 10_000
@@ -68,16 +69,34 @@ class _Collected:
     async def fill(self, store: EventStore, tenant: str, name: str, start: int | None) -> None:
         # 0 stands for the end, the place to begin at when reading downwards.
         self.at = start if start is not None else 1 if self.step == 1 else 0
-        while True:
-            wanted = self.limit - len(self.lines)
-            chunk = wanted if self.types.all else max(wanted, SCAN_CHUNK)
-            page = await store.page(tenant, name, self.at, chunk, descending=self.step == -1)
-            if not self._take(page) or self.full or self.next_from is None or not page.lines:
-                return
+        page = await self._first(store, tenant, name)
+        while self._take(page) and not self.full and self.next_from is not None and page.lines:
+            if self.step == 1:
+                page = await store.page_after(tenant, name, page, self._wanted)
+            else:
+                page = await store.page(tenant, name, self.at, self._wanted, descending=True)
+
+    async def _first(self, store: EventStore, tenant: str, name: str) -> Page:
+        """The beginning. It tells how to read on forwards; backwards there is one way."""
+        if self.step == 1:
+            return await store.page(tenant, name, self.at, min(self._wanted, FIRST_LINES))
+        return await store.page(tenant, name, self.at, self._wanted, descending=True)
+
+    @property
+    def _wanted(self) -> int:
+        """How many lines to ask for."""
+        left = self.limit - len(self.lines)
+        return left if self.types.all else max(left, SCAN_CHUNK)
 
     def _take(self, page: Page) -> bool:
         """Add the lines that are wanted. False if the page is full before they are all in."""
         self.at, self.last_seq = page.first, page.last_seq
+        size = sum(map(len, page.lines))
+        if self.types.all and self.size + size <= PAGE_BYTES:  # no more were asked for than are wanted
+            self.lines += page.lines
+            self.at += self.step * len(page.lines)
+            self.size += size
+            return True
         for line in page.lines:
             if self.full:
                 return False

@@ -30,6 +30,8 @@ _SEQ = re.compile(r"(-?)([1-9][0-9]*)", re.ASCII)
 _LAST_ID = re.compile(r"[0-9]+", re.ASCII)
 _PARKED: Final = b'"data":{"parked":true,'
 UNTIL: Final = ("idle", "parked", "terminal")
+WHOLE_BYTES: Final = 128 * 1024
+"""A chunk of so much is sent in one piece."""
 
 
 def routes(services: Services) -> list[BaseRoute]:
@@ -87,11 +89,19 @@ class _View:
 
     def pieces(self, chunk: Chunk) -> Iterable[bytes]:
         """The chunk encoded, in pieces worth sending. Readers who are shown all of it share them."""
-        if chunk.encoded is None or self._until or not self._types.all or chunk.end:
+        if self._until or not self._types.all or chunk.end:
             return gather(self._show(chunk))
+        if chunk.encoded is None:
+            return self._whole(chunk)
         if (pieces := chunk.encoded.get(self._encoder)) is None:
-            pieces = chunk.encoded[self._encoder] = list(gather(self._show(chunk)))
+            pieces = chunk.encoded[self._encoder] = list(self._whole(chunk))
         return pieces
+
+    def _whole(self, chunk: Chunk) -> Iterable[bytes]:
+        """All of the chunk: of its lines as they are one piece, if that is small enough."""
+        if chunk.lines and sum(map(len, chunk.lines)) <= WHOLE_BYTES and (piece := self._encoder.plain(chunk.lines)):
+            return [piece]
+        return gather(self._show(chunk))
 
     def deliver(self, outlet: Outlet) -> Deliver | None:
         """What sends the reader a chunk at once, past everything that may wait; not where one may end the stream."""

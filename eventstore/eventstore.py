@@ -24,6 +24,7 @@ from eventstore.keys import STORE, Keys, SessionKeys
 from eventstore.log import Log
 from eventstore.settings import Settings
 from eventstore.store import Head, Page
+from eventstore.stretch import Stretches
 from eventstore.subscriber import Subscriber
 from eventstore.sweeper import Sweeper
 from eventstore.tail import Tails
@@ -58,8 +59,9 @@ class EventStore:
             max_pending=settings.max_pending,
         )
         self.anchors: Anchors = Anchors(self.reads, keys)
-        self.log: Log = Log(self.reads, self.clocks, self.writer)
-        self._tails: Tails = Tails(self.log, self.hub)
+        stretches = Stretches(connection)
+        self.log: Log = Log(self.reads, stretches, self.clocks, self.writer)
+        self._tails: Tails = Tails(self.log, self.hub, stretches)
         constants: dict[str, str | int] = {"partitions": keys.partitions, "cursor_secret": cursor_secret.hex()}
         self.watch: Watch = Watch(connection, keys, constants)
         self._sweeper: Sweeper = Sweeper(connection, keys, self.clocks, self.writer)
@@ -106,6 +108,10 @@ class EventStore:
     async def page(self, tenant: str, session_id: str, start: int, limit: int, *, descending: bool = False) -> Page:
         """See `Log.page`."""
         return await self.log.page(self.session_keys(tenant, session_id), start, limit, descending=descending)
+
+    async def page_after(self, tenant: str, session_id: str, page: Page, limit: int) -> Page:
+        """See `Log.page_after`."""
+        return await self.log.page_after(self.session_keys(tenant, session_id), page, limit)
 
     def follow(self, tenant: str, session_id: str, start: int, deliver: Deliver | None = None) -> AsyncIterator[Chunk]:
         """See `Tails.follow`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from eventstore.clock import Clocks
 from eventstore.dispatcher import Dispatcher
 from eventstore.domain.call import Call
@@ -10,6 +12,7 @@ from eventstore.domain.draft import SYSTEM
 from eventstore.domain.errors import CallNotFound, InvalidSnapshot
 from eventstore.keys import SessionKeys
 from eventstore.store import Head, Loaded, Page, decode_loaded, decode_page, load_call, lost, read_call, refuse_absent
+from eventstore.stretch import Stretches, fitting
 from eventstore.writer import Writer
 
 PAGE_BYTES = 1024 * 1024
@@ -18,8 +21,9 @@ PAGE_BYTES = 1024 * 1024
 class Log:
     """What is stored of a session, as of now."""
 
-    def __init__(self, reads: Dispatcher, clocks: Clocks, writer: Writer) -> None:
+    def __init__(self, reads: Dispatcher, stretches: Stretches, clocks: Clocks, writer: Writer) -> None:
         self._reads: Dispatcher = reads
+        self._stretches: Stretches = stretches
         self._clocks: Clocks = clocks
         self._writer: Writer = writer
 
@@ -41,6 +45,15 @@ class Log:
         if limit and not page.lines and 1 <= page.first <= page.last_seq:
             raise lost(keys, page.first)
         return page
+
+    async def page_after(self, keys: SessionKeys, page: Page, limit: int) -> Page:
+        """The lines that follow on an ascending page. Of a long history they come without what is known of the session,
+        which is then told as that page has it. Raises as `page` does."""
+        seq = page.first + len(page.lines)
+        count = fitting(page.lines, min(limit, page.last_seq - seq + 1))
+        if count and (stretch := await self._stretches.read(keys, seq, page.hash, count)):
+            return replace(page, first=seq, lines=stretch.lines, before=page.hash, hash=stretch.hash)
+        return await self.page(keys, seq, limit)
 
     async def head(self, keys: SessionKeys) -> Head:
         """The write-side state. Raises `SessionNotFound`, `SessionDeleted`, `StoreUnavailable`."""

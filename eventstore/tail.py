@@ -1,6 +1,7 @@
 """One async iterator for history and live: any offset, no gap, no duplicate.
 
-A tail holds no connection while it waits, and one chunk while it reads; a slow reader is simply asked later.
+A tail holds no connection while it waits, and while it reads one chunk, and the next one of a long history; a slow
+reader is simply asked later.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from eventstore.keys import SessionKeys
 from eventstore.log import Log
 from eventstore.sending import pauses
 from eventstore.store import Page
+from eventstore.stretch import FIRST_LINES, Stretches, fitting
 from eventstore.topic import Chunk, Deliver, Place, Topic
 
 CHUNK_LINES = 1_000
@@ -23,14 +25,19 @@ POLL_S = 15.0
 PATIENCE_S = 5.0
 """How long a reader under way goes on looking while the store does not answer."""
 
+Ahead = asyncio.Task[Chunk | None]
+"""Reads a stretch, if there is one."""
+
 
 class Tails:
     """Follows sessions. Readers of the same session share what they fetch."""
 
-    def __init__(self, log: Log, hub: Hub) -> None:
+    def __init__(self, log: Log, hub: Hub, stretches: Stretches) -> None:
         self._log: Log = log
         self._hub: Hub = hub
+        self._stretches: Stretches = stretches
         self._fetching: dict[tuple[str, int, int, int], asyncio.Task[Page]] = {}
+        self._ahead: dict[tuple[str, int, str], Ahead] = {}
 
     async def follow(self, keys: SessionKeys, start: int, deliver: Deliver | None = None) -> AsyncIterator[Chunk]:
         """Chunks from `start` on (1 is the first event, 0 the end, -3 the third from the end), for ever, until the
@@ -46,20 +53,39 @@ class Tails:
             topic.learned(page.last_seq, known, ended=page.ended)
             chunk, place = _chunk(page, page.first), Place(page.first, deliver=deliver)
             while True:
+                place.move(chunk)
+                ahead = self._read_ahead(keys, topic, place, chunk)
                 yield chunk
                 if chunk.end:
                     return
-                place.move(chunk)
-                chunk, seen = await self._next(keys, topic, place, seen)
+                if not (ahead and (following := await asyncio.shield(ahead)) and topic.version == seen):
+                    following, seen = await self._next(keys, topic, place, seen)
+                chunk = following
 
     async def _first(self, keys: SessionKeys, topic: Topic, start: int) -> Page:
         """Shared with others where it does no harm that the answer may be a little older than the question: news of
         what it lacks will come. It must not be told that way that nothing will come, or that something is overdue."""
         if start > 0:
-            page = await self._fetch(keys, topic, start)
+            page = await self._fetch(keys, topic, start, FIRST_LINES)
             if page.exists and not page.ended and not (page.due is not None and page.due <= page.now):
                 return page
-        return await self._log.page(keys, start, CHUNK_LINES)
+        return await self._log.page(keys, start, FIRST_LINES)
+
+    def _read_ahead(self, keys: SessionKeys, topic: Topic, place: Place, chunk: Chunk) -> Ahead | None:
+        """Begin to read what follows on this chunk, while it is sent, where that is a stretch of a long history. Shared
+        with whoever wants the same meanwhile."""
+        count = fitting(chunk.lines, topic.last_seq - chunk.next_from + 1)
+        if not count or chunk.end or topic.has(place.seq, place.hash):
+            return None
+        name = (keys.member, place.seq, place.hash)
+        if (task := self._ahead.get(name)) is None:
+            task = self._ahead[name] = asyncio.create_task(self._stretch(keys, place.seq, place.hash, count))
+            task.add_done_callback(lambda _: self._ahead.pop(name, None))
+        return task
+
+    async def _stretch(self, keys: SessionKeys, seq: int, hash_: str, count: int) -> Chunk | None:
+        stretch = await self._stretches.read(keys, seq, hash_, count)
+        return Chunk(seq, stretch.lines, hash=stretch.hash, encoded={}) if stretch else None
 
     async def _next(self, keys: SessionKeys, topic: Topic, place: Place, seen: int) -> tuple[Chunk, int]:
         """The next chunk that holds something, and the state of the topic that was seen before it was read."""
@@ -96,19 +122,19 @@ class Tails:
         give_up, waits = asyncio.get_running_loop().time() + PATIENCE_S, pauses()
         while True:
             try:
-                return await self._fetch(keys, topic, seq)
+                return await self._fetch(keys, topic, seq, CHUNK_LINES)
             except StoreUnavailable:
                 if asyncio.get_running_loop().time() > give_up:
                     raise
             await asyncio.sleep(next(waits))
 
-    async def _fetch(self, keys: SessionKeys, topic: Topic, seq: int) -> Page:
+    async def _fetch(self, keys: SessionKeys, topic: Topic, seq: int, most: int) -> Page:
         """Read from the store; whoever wants the same and has heard the same shares it: an answer may be older than
         what was heard since it was asked for."""
         name = (keys.member, seq, topic.version, topic.last_seq)
         task = self._fetching.get(name)
         if task is None:
-            task = self._fetching[name] = asyncio.create_task(self._log.raw_page(keys, seq, CHUNK_LINES))
+            task = self._fetching[name] = asyncio.create_task(self._log.raw_page(keys, seq, most))
             task.add_done_callback(lambda _: self._fetching.pop(name, None))
         return await asyncio.shield(task)
 

@@ -41,7 +41,7 @@ EXPORTED = {
     "eventstore.embedded": {"DataDirectoryInUse", "EmbeddedEngine", "EngineError", "engine_url", "is_private"},
     "eventstore.feed": {"NOW", "Feed", "FeedItem", "Items"},
 }
-STORE = {"call", "close", "delete", "execute", "follow", "head", "page", "session_keys", "start"}
+STORE = {"call", "close", "delete", "execute", "follow", "head", "page", "page_after", "session_keys", "start"}
 READ_MODELS = {
     *("calls", "inbox", "newest_authorization", "session", "session_at", "sessions", "steps"),
     *("catch_up", "close", "lag", "start"),

@@ -260,6 +260,7 @@ async def test_who_watches_no_more_leaves_nothing_behind(store: EventStore, foll
     await asyncio.gather(*(reader.task for reader in readers), return_exceptions=True)
     assert store.hub.watched == 0
     assert not store._tails._fetching
+    assert not store._tails._ahead
 
 
 async def test_many_idle_tails_need_no_connections_of_their_own(store: EventStore, follow: Any, redis: Redis) -> None:
@@ -409,11 +410,18 @@ class SlowLog:
         return page
 
 
+class NoStretches:
+    """Whoever reads on asks the log."""
+
+    async def read(self, *_: Any) -> None:
+        return None
+
+
 async def test_a_reader_takes_no_answer_that_is_older_than_what_it_has_heard() -> None:
     """One reader is fetching when a commit is announced; another, who heard of it, joins just then."""
     keys = Keys(1)
     hub, log_, session = Hub(keys), SlowLog(), keys.session(TENANT, "s1")
-    tails = Tails(log_, hub)
+    tails = Tails(log_, hub, NoStretches())
     early, late = tails.follow(session, 2), tails.follow(session, 2)
     await anext(early)
     await anext(late)
@@ -445,7 +453,7 @@ async def test_an_end_that_the_store_has_lost_again_is_not_waited_for_in_a_circl
     """An engine that took over may lack the newest commits, the end of the session among them."""
     keys, log_ = Keys(1), SlowLog()
     hub, session = Hub(keys), keys.session(TENANT, "s1")
-    chunks = Tails(log_, hub).follow(session, 2)
+    chunks = Tails(log_, hub, NoStretches()).follow(session, 2)
     await anext(chunks)
     log_.slow = True
     hub.committed(session, Head("r", Session(seq=2, status="completed")), [])
