@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable
 from hashlib import sha256
@@ -10,8 +9,6 @@ from hashlib import sha256
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _CHARACTERS = (_ALPHABET * 8).encode()
 """One for each byte: every one of them stands for eight, so that none is likelier than another."""
-_DRAWN = 4_096
-"""Bytes that are drawn from the system at once: each time is a call to the kernel."""
 IdSource = Callable[[str], str]
 """Gives a new name for a prefix. Rules take one as an argument, so that tests can foresee what it gives."""
 
@@ -23,31 +20,7 @@ def random_id(prefix: str) -> str:
 
 def random_text(bits: int) -> str:
     """Characters that nobody can guess, five bits each."""
-    return _drawn.take(bits // 5)
-
-
-class _Drawn:
-    """Characters in store, each of which is given out once: for one thread, and never to a process that was forked."""
-
-    def __init__(self) -> None:
-        self._text: str = ""
-        self._at: int = 0
-
-    def take(self, count: int) -> str:
-        end = self._at + count
-        if end > len(self._text):
-            self._text = secrets.token_bytes(max(_DRAWN, count)).translate(_CHARACTERS).decode()
-            end = count
-        self._at = end
-        return self._text[end - count : end]
-
-    def forget(self) -> None:
-        self._text, self._at = "", 0
-
-
-_drawn = _Drawn()
-if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
-    os.register_at_fork(after_in_child=_drawn.forget)
+    return secrets.token_bytes(bits // 5).translate(_CHARACTERS).decode()
 
 
 def derived_id(prefix: str, *sources: str) -> str:
