@@ -18,6 +18,9 @@ from proofs.servers import Server
 PARKED, EVENTS, SERVER = "engine: a parked session", "engine: an event, over its own line", "server"
 LINKS = "connections to the engine"
 BATCHED, SINGLY = "Layby, batches of 100", "Layby, one by one"
+FULL = "Layby, one by one, feeds full"
+FEED_KEEP = 200
+"""Entries of a feed, which has one for each commit and no more than so many: few here, so that it is full at once."""
 TAIL, HEAD = "Layby, an idle tail", "Layby, a cached head"
 SETTLING_S = 2.0
 
@@ -25,13 +28,17 @@ SETTLING_S = 2.0
 async def measure(run: Run) -> None:
     with layby(run.folder / "sessions") as server:
         await _parked(run, server, run.pick(quick=500, full=5_000))
-        await _events(run, server, run.pick(quick=2_000, full=20_000))
+        for side, size in ((BATCHED, 100), (SINGLY, 1)):
+            await _events(run, server, side, size, run.pick(quick=2_000, full=20_000))
+    with layby(run.folder / "feeds", feed_keep=str(FEED_KEEP)) as server:
+        await _events(run, server, FULL, 1, run.pick(quick=2_000, full=20_000))
     with layby(run.folder / "tails") as server:
         await _tails(run, server, run.pick(quick=500, full=2_000))
     await _heads(run, run.pick(quick=2_000, full=10_000))
     run.at_most(PARKED, "Layby", "", 5_000)
     run.at_most(EVENTS, BATCHED, "", 120)
     run.at_most(EVENTS, SINGLY, "", 120)
+    run.at_most(EVENTS, FULL, "", 120)
     run.at_most(SERVER, TAIL, "", 30)
     run.at_most(SERVER, HEAD, "", 3)
 
@@ -51,15 +58,17 @@ async def _park(client: Client, number: int) -> None:
     await asked(client, "POST", f"{path}/events", [{"type": "turn.started"}, said, question("refund")])
 
 
-async def _events(run: Run, server: Server, count: int) -> None:
+async def _events(run: Run, server: Server, side: str, size: int, count: int) -> None:
+    """So many of them, in requests of this size, to a session that has some."""
     async with server.client() as client:
-        for side, size in ((BATCHED, 100), (SINGLY, 1)):
-            path = await grown(client, 100)
-            before, held = await _used(server), _size_of_lines(server, path)
-            for _ in range(count // size):
-                await asked(client, "POST", f"{path}/events", [EVENT] * size)
-            taken = await _used(server) - before - (_size_of_lines(server, path) - held)
-            run.add(EVENTS, side, taken / count, "bytes", "less")
+        path = await grown(client, 100)
+        for _ in range(2 * FEED_KEEP):
+            await asked(client, "POST", f"{path}/events", EVENT)
+        before, held = await _used(server), _size_of_lines(server, path)
+        for _ in range(count // size):
+            await asked(client, "POST", f"{path}/events", [EVENT] * size)
+        taken = await _used(server) - before - (_size_of_lines(server, path) - held)
+        run.add(EVENTS, side, taken / count, "bytes", "less")
 
 
 async def _tails(run: Run, server: Server, count: int) -> None:

@@ -21,6 +21,8 @@ from projections.upkeep import Upkeep
 
 DOCUMENTS = scripts.load("projections", "documents", writes=False)
 
+SPARE = 4
+"""So many entries more than twice its even share is a partition asked for at first: few are then asked again."""
 ROUNDS = 20
 EXPIRED_AT_ONCE = 64
 PAGE_BYTES = 4 * 1024 * 1024
@@ -58,22 +60,24 @@ class Pages:
         self._one_node: bool | None = None
 
     async def read(self, query: Query) -> Page:
-        """Each partition is asked for its likely share first; for a whole page only where that turns out too little."""
+        """Each partition is asked for its likely share first; for a whole page only where that turns out too little,
+        as it does where a session has many entries that lie together."""
         wanted = query.limit + 1
-        share = min(wanted, 2 * wanted // self._store.keys.partitions + 8)
-        readings = await self._readings(query, share)
-        entries = query.merged(readings)
-        if share < wanted and any(
-            _cut_short(query, share, index, entries) for one in readings for index in one.indexes
-        ):
-            readings = await self._readings(query, wanted)
-            entries = query.merged(readings)
-        return Page(entries[: query.limit], len(entries) > query.limit, sum(one.total for one in readings))
+        share = min(wanted, 2 * wanted // self._store.keys.partitions + SPARE)
+        readings = await self._readings(query, share, range(self._store.keys.partitions))
+        entries = query.merged(readings.values())
+        whole = set[int]() if share < wanted else set(readings)
+        while short := _cut_short(query, share, readings, entries) - whole:
+            whole |= short
+            readings |= await self._readings(query, wanted, sorted(short))
+            entries = query.merged(readings.values())  # reaches further than before, if entries have gone meanwhile
+        total = sum(one.total for one in readings.values())
+        return Page(entries[: query.limit], len(entries) > query.limit, total)
 
-    async def _readings(self, query: Query, share: int) -> list[Reading]:
-        """A reading of every partition, those taken again that were not up to date."""
+    async def _readings(self, query: Query, share: int, numbers: Sequence[int]) -> dict[int, Reading]:
+        """A reading of each of these partitions, those taken again that were not up to date."""
         found, caught_up, tried = dict[int, Reading](), dict[int, str](), set[str]()
-        asked = list(range(self._store.keys.partitions))
+        asked = list(numbers)
         for _ in range(ROUNDS):
             found.update(zip(asked, await self._ask(query, share, asked), strict=True))
             due = {number: set(found[number].overdue) - tried for number in asked}
@@ -84,7 +88,7 @@ class Pages:
             caught_up.update(await self._upkeep.catch_up_all(late))
             asked = [number for number in asked if found[number].moved or number in late]
             if not asked:
-                return list(found.values())
+                return found
         raise StoreUnavailable("too much falls due at once; try again in a moment")
 
     async def _ask(self, query: Query, share: int, numbers: Sequence[int]) -> list[Reading]:
@@ -141,8 +145,12 @@ def _page_full(by_number: Mapping[int, bytes]) -> Iterator[bytes | None]:
         number += 1
 
 
-def _cut_short(query: Query, share: int, index: Sequence[Entry], merged: Sequence[Entry]) -> bool:
-    """Whether more of this index may belong into the page than was read of it."""
-    if len(index) < share:
-        return False
-    return len(merged) <= query.limit or query.sorted([index[-1], merged[-1]])[0] == index[-1]
+def _cut_short(query: Query, share: int, readings: Mapping[int, Reading], merged: Sequence[Entry]) -> set[int]:
+    """The partitions of which more may belong into the page than was read."""
+    end = merged[-1].rank if len(merged) > query.limit else None
+    return {
+        number
+        for number, reading in readings.items()
+        for index in reading.indexes
+        if len(index) >= share and (end is None or not query.precedes(end, index.last))
+    }

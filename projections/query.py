@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from heapq import merge
+from itertools import islice, repeat
 from typing import Literal
 
 from eventstore import scripts
@@ -19,6 +20,10 @@ OVERDUE = 1_000
 """How many overdue sessions of a partition are met at once."""
 
 
+Rank = tuple[int, bytes]
+"""Score and member of an entry: in this order the engine, too, has them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A member of an index, and the generation that its document lies in."""
@@ -26,6 +31,10 @@ class Entry:
     score: int
     member: str
     layout: Layout
+
+    @property
+    def rank(self) -> Rank:
+        return self.score, self.member.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +46,15 @@ class Query:
     limit: int
     cursor: Cursor | None = None
 
-    def sorted(self, entries: Iterable[Entry]) -> list[Entry]:
-        return sorted(entries, key=_place, reverse=self.order == "desc")
+    def precedes(self, one: Rank, other: Rank) -> bool:
+        return one < other if self.order == "asc" else one > other
 
     def merged(self, readings: Iterable[Reading]) -> list[Entry]:
         """One entry more than asked for, if there is one: it tells that others follow."""
-        return self.sorted(entry for one in readings for index in one.indexes for entry in index)[: self.limit + 1]
+        stretches = [stretch for one in readings for stretch in one.indexes]
+        numbered = [zip(stretch.ranks(), repeat(number)) for number, stretch in enumerate(stretches)]
+        first = islice(merge(*numbered, reverse=self.order == "desc"), self.limit + 1)
+        return [Entry(score, member.decode(), stretches[number].layout) for (score, member), number in first]
 
     def script_call(self, share: int, group: Sequence[Layout]) -> ScriptCall:
         """Asks for the first `share` entries of every index in these partitions."""
@@ -56,8 +68,22 @@ class Query:
         return ScriptCall(PAGE, keys, [count, self.order, score, member, share, OVERDUE, *generations])
 
 
-def _place(entry: Entry) -> tuple[int, bytes]:
-    return entry.score, entry.member.encode()
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Entries of one index in their order, as the script tells them: of most that are read no page shows any."""
+
+    layout: Layout
+    parts: list[bytes]
+
+    def __len__(self) -> int:
+        return len(self.parts) // 2
+
+    @property
+    def last(self) -> Rank:
+        return int(self.parts[-1]), self.parts[-2]
+
+    def ranks(self) -> Iterator[Rank]:
+        return zip(map(int, self.parts[1::2]), self.parts[::2], strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +96,7 @@ class Reading:
     behind: bool = False
     overdue: list[str] = field(default_factory=list[str])
     total: int = 0
-    indexes: list[list[Entry]] = field(default_factory=list[list[Entry]])
+    indexes: list[Stretch] = field(default_factory=list[Stretch])
 
 
 def decode_reading(layout: Layout, reply: bytes) -> Reading:
@@ -80,10 +106,5 @@ def decode_reading(layout: Layout, reply: bytes) -> Reading:
         return Reading(generation, moved=True)
     behind, total = next(lines) == b"1", int(next(lines))
     overdue = [member.decode() for member in islice(lines, int(next(lines)))]
-    indexes = [_decode_index(layout, int(count), lines) for count in lines]
+    indexes = [Stretch(layout, list(islice(lines, 2 * int(count)))) for count in lines]
     return Reading(generation, False, behind, overdue, total, indexes)
-
-
-def _decode_index(layout: Layout, count: int, lines: Iterator[bytes]) -> list[Entry]:
-    parts = list(islice(lines, 2 * count))
-    return [Entry(int(s), m.decode(), layout) for m, s in zip(parts[::2], parts[1::2], strict=True)]

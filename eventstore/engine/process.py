@@ -36,6 +36,9 @@ OPTIONS = {
     "save": "",
     "maxmemory-policy": "noeviction",
     "notify-keyspace-events": "Ex",
+    # Hashes of a session have few and long fields: kept in one piece they take a fifth less, and no longer to read.
+    "hash-max-listpack-entries": "16",
+    "hash-max-listpack-value": "2048",
 }
 
 

@@ -117,6 +117,7 @@ def test_it_is_set_up_to_lose_nothing_and_to_be_reached_by_its_owner_alone(tmp_p
     def look(redis: Redis) -> None:
         config = redis.config_get("*")
         assert (config["appendonly"], config["appendfsync"], config["save"]) == ("yes", "always", "")
+        assert (config["hash-max-listpack-entries"], config["hash-max-listpack-value"]) == ("16", "2048")
         assert config["maxmemory-policy"] == "noeviction"
         assert config["port"] == "0"
         assert set(config["notify-keyspace-events"]) == set("Ex")
