@@ -75,9 +75,8 @@ def retry_sources(path: str, principal: Principal, key: str) -> list[str]:
     return [principal.tenant, actor.name, actor.via or "", path, key]
 
 
-def retry_of(request: Request, principal: Principal, body: bytes) -> Retry | None:
-    """The request's `Idempotency-Key` as the store keeps it, if it has one. Raises `InvalidRequest`."""
-    key = idempotency_key(request)
+def retry_of(request: Request, principal: Principal, key: str | None, body: bytes) -> Retry | None:
+    """The request's `Idempotency-Key` as the store keeps it, if it has one."""
     return None if key is None else keyed(request.scope["path"], principal, key, body)
 
 

@@ -32,6 +32,9 @@ class Principal(NamedTuple):
     key_id: str | None = None
 
 
+_ANYBODY: Final = Principal(DEFAULT_TENANT, Actor(ANONYMOUS))
+
+
 class Door:
     """Open to everyone, who is `anonymous` then, as long as the store never had a key."""
 
@@ -61,7 +64,7 @@ class Door:
         Raises `Unauthorized`, `MissingScope`, `InvalidRequest`; `StoreUnavailable` before the keys were read.
         """
         if self.open:
-            return Principal(DEFAULT_TENANT, _actor(request, ANONYMOUS))
+            return _ANYBODY if not _persons(request) else Principal(DEFAULT_TENANT, _actor(request, ANONYMOUS))
         key = self._key(request)
         if not key.may(scope):
             raise _lacks(key, scope)

@@ -25,6 +25,8 @@ PATIENCE_S: Final = 20.0
 """How long a request may take to arrive; its body gets so much more as is worth its size at the slowest rate."""
 SLOWEST: Final = 16 * 1024
 """Bytes a second that a body must keep up, once the patience is used up."""
+_LARGE_HEAD: Final = "the head is too large"
+"""Raised in the midst of parsing, it tells the parser to give up, which ends in a refusal."""
 PIPELINED: Final = 1_000
 """Requests that may wait behind one that is being answered on the same connection."""
 
@@ -112,18 +114,16 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        self._count(len(url))
+        self._head += len(url)
+        if self._head > HEAD_BYTES:
+            raise ValueError(_LARGE_HEAD)
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value))
-        super().on_header(name, value)
-
-    def _count(self, size: int) -> None:
-        """Raising tells the parser to give up, which ends in a refusal."""
-        self._head += size
+        self._head += len(name) + len(value)
         if self._head > HEAD_BYTES:
-            raise ValueError("the head is too large")
+            raise ValueError(_LARGE_HEAD)
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():

@@ -21,6 +21,7 @@ from eventstore.domain.jsontext import BadJson
 
 BODY_MAX: Final = 1024 * 1024
 JSON_TYPE: Final = "application/json"
+_JSON_FIELD: Final = (b"content-type", JSON_TYPE.encode())
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -34,12 +35,13 @@ class Posted(NamedTuple):
 
 async def receive_post(services: Services, request: Request, scope: str, limit: int = BODY_MAX) -> Posted:
     """Let the request in and read its body. Raises `LaybyError`."""
-    services.door.enter(request, scope)
-    idempotency_key(request)  # a garbled one is refused before anything is read
+    principal = services.door.enter(request, scope)
+    key = idempotency_key(request)  # a garbled one is refused before anything is read
     services.store.writer.check_room()
     body = await read_body(services.budget, request, limit)
-    principal = services.door.enter(request, scope)  # a body may take minutes, and its key may have gone meanwhile
-    return Posted(principal, body, retry_of(request, principal, body))
+    if not services.door.admits(principal.key_id):  # a body may take minutes, and its key may have gone meanwhile
+        principal = services.door.enter(request, scope)
+    return Posted(principal, body, retry_of(request, principal, key, body))
 
 
 async def read_body(budget: Budget, request: Request, limit: int) -> bytes:
@@ -104,8 +106,18 @@ def interrupt_id(request: Request) -> str:
     return request.path_params["interrupt_id"]
 
 
+class _Plain(Response):
+    """A JSON answer without headers of its own: the busiest of them. Starlette would look for what it may lack."""
+
+    def __init__(self, body: bytes, status: int) -> None:
+        self.status_code: int = status
+        self.body: bytes = body
+        self.background: None = None
+        self.raw_headers: list[tuple[bytes, bytes]] = [(b"content-length", b"%d" % len(body)), _JSON_FIELD]
+
+
 def json_answer(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(body, status, headers, JSON_TYPE)
+    return Response(body, status, headers, JSON_TYPE) if headers else _Plain(body, status)
 
 
 def encode(value: Any) -> bytes:

@@ -82,6 +82,12 @@ class PartitionKeys:
     def wake(self) -> str:
         return f"{self.tag}:wake"
 
+    @property
+    def indexes(self) -> list[str]:
+        """deadlines, feed, sessions, wake. Each commit names them."""
+        tag = self.tag
+        return [f"{tag}:deadlines", f"{tag}:feed", f"{tag}:sessions", f"{tag}:wake"]
+
     def projection(self, generation: str, *parts: str) -> str:
         """A key of the read models: `layby:{p07}:proj:<generation>:…`."""
         return ":".join((self.tag, "proj", generation, *map(escape, parts)))
@@ -122,6 +128,12 @@ class SessionKeys:
     @property
     def dedup_age(self) -> str:
         return f"{self.base}:dedup_age"
+
+    @property
+    def fixed(self) -> list[str]:
+        """All but the markers: head, events, calls, dedup, dedup_age. Each commit names them."""
+        base = self.base
+        return [f"{base}:head", f"{base}:events", f"{base}:calls", f"{base}:dedup", f"{base}:dedup_age"]
 
     def due(self, interrupt_id: str) -> str:
         return f"{self.base}:due:{escape(interrupt_id)}"

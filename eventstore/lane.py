@@ -102,7 +102,7 @@ class Lane:
             self.calls = {i: call for i, call in self.calls.items() if i in session.waiting or i in session.leases}
             self.sums = {i: sum_ for i, sum_ in self.sums.items() if i in self.calls}
             self._sizes = {i: size for i, size in self._sizes.items() if i in self.calls}
-        if self.weight > CACHED_CHARACTERS:
+        if self.calls and self.weight > CACHED_CHARACTERS:
             self._forget_calls()
 
     def resolve(self, batch: Batch, durability: str) -> None:

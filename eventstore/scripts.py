@@ -49,7 +49,7 @@ class ScriptCall(NamedTuple):
     @property
     def size(self) -> int:
         """About how many bytes it sends."""
-        return sum(len(argument) for argument in self.args if not isinstance(argument, int))
+        return sum([len(argument) for argument in self.args if not isinstance(argument, int)])
 
 
 def load(package: str, name: str, *, writes: bool = True, urgent: bool = False) -> Script:

@@ -108,11 +108,10 @@ class Commit:
 
     def script_call(self, feed_keep: int) -> ScriptCall:
         keys, due = self.keys, self.session.next_due
-        partition = keys.partition
-        shared = [keys.head, keys.events, keys.calls, keys.dedup, keys.dedup_age]
-        indexes = [partition.deadlines, partition.feed, partition.sessions, partition.wake]
         markers = [keys.due(interrupt_id) for interrupt_id in (*self.marks, *self.unmarks)]
-        return ScriptCall(COMMIT, [*shared, *indexes, *markers], [*self._header(due, feed_keep), *self._body()])
+        return ScriptCall(
+            COMMIT, [*keys.fixed, *keys.partition.indexes, *markers], [*self._header(due, feed_keep), *self._body()]
+        )
 
     def _header(self, due: int | None, feed_keep: int) -> list[Argument]:
         first = self.base.session.seq + 1
@@ -125,7 +124,7 @@ class Commit:
         ]
 
     def _body(self) -> list[Argument]:
-        lines = (part for line in self.lines for part in (line.text, line.hash))
+        lines = [part for _, _, text, hash_ in self.lines for part in (text, hash_)]
         changed = (part for i, text in self.texts.items() for part in (i, text, self.replaces.get(i, "")))
         kept = (part for pair in self.records.items() for part in pair)
         return [*lines, *changed, *kept, *self.marks.values()]
@@ -187,13 +186,10 @@ def decode_call(raw: bytes | None) -> Known:
 
 
 def delete_call(keys: SessionKeys, head: Head, feed_keep: int, token: str) -> ScriptCall:
-    partition = keys.partition
-    shared = [keys.head, keys.events, keys.calls, keys.dedup, keys.dedup_age]
-    indexes = [partition.deadlines, partition.feed, partition.sessions, partition.wake]
     markers = [keys.due(interrupt_id) for interrupt_id in head.session.waiting]
     names = [keys.member, keys.tenant, keys.session_id]
     args = [head.revision, *names, feed_keep, head.session.created_at, token]
-    return ScriptCall(DELETE, [*shared, *indexes, *markers], args)
+    return ScriptCall(DELETE, [*keys.fixed, *keys.partition.indexes, *markers], args)
 
 
 @dataclass(frozen=True, slots=True)

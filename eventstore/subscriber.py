@@ -22,7 +22,7 @@ from eventstore.hub import Hub
 from eventstore.keys import Keys, parse_marker
 from eventstore.links import Link
 from eventstore.node import Node
-from eventstore.tasks import end, heed_cancellation
+from eventstore.tasks import end
 
 log = logging.getLogger("layby.subscriber")
 
@@ -100,26 +100,24 @@ class Subscriber:
         """What comes in. Raises once the connection is gone, or silent too long, or a channel is elsewhere."""
         pool: Any = node.client.connection_pool
         connection: Link = await pool.get_connection()
+        pulse = _Pulse(connection)
+        beating = asyncio.create_task(pulse.watch())
         try:
             # one by one: on a cluster, those of one command must share a slot
             wishes: list[Packed] = [("PSUBSCRIBE", _EXPIRED), *(("SSUBSCRIBE", channel) for channel in share)]
             await connection.send_packed_command(b"".join(map(pack, wishes)))
-            missing, asked = len(wishes), False
+            missing = len(wishes)
             while True:
-                reply = await _next(connection)
-                heed_cancellation()
-                if reply is None and asked:
-                    raise redis_errors.TimeoutError("no answer to a ping")
-                asked = reply is None
-                if reply is None:
-                    await connection.send_packed_command(pack(("PING",)))
-                elif reply[0] == b"sunsubscribe":
+                reply = await connection.hear()
+                pulse.heard = True
+                if reply[0] == b"sunsubscribe":
                     raise redis_errors.ConnectionError("a channel is announced elsewhere")
-                elif reply[0] not in _BEGUN:
+                if reply[0] not in _BEGUN:
                     yield reply
                 elif not (missing := missing - 1):
                     self._hub.resync()  # what was committed before we listened was announced to nobody here
         finally:
+            await end(beating)
             await connection.disconnect(nowait=True)  # whoever had it next would hear what is announced
             await pool.release(connection)
 
@@ -141,10 +139,27 @@ class Subscriber:
         self._hub.announced(partition, member, *news)
 
 
-async def _next(connection: Link) -> list[Any] | None:
-    """What comes next; None if nothing does for a while."""
-    try:
-        async with asyncio.timeout(PING_EVERY_S):
-            return await connection.hear()
-    except TimeoutError:
-        return None
+class _Pulse:
+    """Tells whether a connection is alive on which little may come. One timer for all that comes, not for each."""
+
+    def __init__(self, connection: Link) -> None:
+        self._connection: Link = connection
+        self.heard: bool = True
+
+    async def watch(self) -> None:
+        """Ask where nothing was heard for a while; where that is not answered either, close the connection, so that
+        whoever listens to it finds out. Until cancelled, or it is closed."""
+        try:
+            while True:
+                self.heard = False
+                await asyncio.sleep(PING_EVERY_S)
+                if self.heard:
+                    continue
+                await self._connection.send_packed_command(pack(("PING",)))
+                await asyncio.sleep(PING_EVERY_S)
+                if not self.heard:
+                    return
+        except (redis_errors.RedisError, OSError):
+            pass
+        finally:
+            await self._connection.disconnect(nowait=True)

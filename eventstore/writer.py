@@ -181,13 +181,14 @@ class Writer:
 
     def _weigh(self, lane: Lane) -> None:
         """Count what a lane remembers now, while it is running: it is not forgotten just then."""
-        self._weight += lane.weight - lane.counted
-        lane.counted = lane.weight
+        weight = lane.weight
+        self._weight += weight - lane.counted
+        lane.counted = weight
 
     def _start(self, lane: Lane) -> None:
         if not lane.running:
             lane.running = True
-            task = asyncio.create_task(self._drive(lane))
+            task = asyncio.get_running_loop().create_task(self._drive(lane))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -329,7 +330,7 @@ def _to_check(batch: Batch) -> list[Pending]:
     since the commit compares the head; else the head must be read. A retry must hear its first answer, whatever
     has become of the session: so its record is looked up before it is refused.
     """
-    refused = [item for item, outcome in batch.outcomes if isinstance(outcome, LaybyError)]
+    unchecked = [(item, outcome) for item, outcome in batch.outcomes if not item.checked]
     if batch.empty:
-        return [item for item, _ in batch.outcomes if not item.checked]
-    return [item for item in refused if item.retry and not item.checked]
+        return [item for item, _ in unchecked]
+    return [item for item, outcome in unchecked if item.retry and isinstance(outcome, LaybyError)]

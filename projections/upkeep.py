@@ -59,8 +59,9 @@ class Upkeep:
         task.add_done_callback(self._tasks.discard)
 
     def _news(self, partition: int) -> None:
-        self._behind.add(partition)
-        self._wake.set()
+        if partition not in self._behind:
+            self._behind.add(partition)
+            self._wake.set()
 
     async def _run(self) -> None:
         while True:

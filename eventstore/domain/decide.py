@@ -39,10 +39,11 @@ def decide(session: Session, calls: KnownCalls, command: Command, by: Actor, con
     A `Draft` with an `error` is a refusal that leaves events behind. The session and the calls stay as they were.
     """
     draft = Draft(session, calls, context)
+    if isinstance(command, Publish):  # the busiest road
+        publish(draft, command, by)
+        return draft
     _refuse_large(command)
     match command:
-        case Publish():
-            publish(draft, command, by)
         case DecideCall():
             deciding.decide_call(draft, command, by)
         case CompleteAuthorization():
@@ -65,7 +66,7 @@ def decide(session: Session, calls: KnownCalls, command: Command, by: Actor, con
 
 
 def _refuse_large(command: Command) -> None:
-    """Raises `TooLarge` for what no event may hold. Published events were measured, one by one, as they were sent."""
+    """Raises `TooLarge` for what no event may hold. (Published events were measured, one by one, as they were sent.)"""
     name, value = _held(command)
     if value is None or value is ABSENT:
         return
@@ -76,8 +77,6 @@ def _refuse_large(command: Command) -> None:
 def _held(command: Command) -> tuple[str, Any]:
     """What of a command may be of any size, and goes into an event."""
     match command:
-        case Publish():
-            return "", None
         case SendMessage() | CreateSession():
             return "message", command.message
         case DecideCall() if command.edited_args is not None:

@@ -25,6 +25,8 @@ from eventstore.domain.spelling import may_name, understood
 MOST_OPEN = 1_000
 """Calls of one session that may wait at once: the head holds them, and `session.waiting` tells all of them."""
 _NAMING = ASKS | {"action.result"}
+_JUDGED = _NAMING | {"step.started"}
+"""Types of events that may be judged by the record of a call, or of a step."""
 
 
 def publish(draft: Draft, command: Publish, by: Actor) -> None:
@@ -36,7 +38,8 @@ def publish(draft: Draft, command: Publish, by: Actor) -> None:
         )
     if not command.events:
         raise InvalidRequest.body("", "must hold at least one event")
-    draft.require(name for event in command.events for name in _needed(event, draft.session.steps))
+    if needed := [event for event in command.events if event.type in _JUDGED]:
+        draft.require(name for event in needed for name in _needed(event, draft.session.steps))
     repeated = list[dict[str, Any]]()
     for index, event in enumerate(command.events):
         refuse_reserved(event, index, draft.session.steps)
@@ -50,10 +53,10 @@ def publish(draft: Draft, command: Publish, by: Actor) -> None:
 
 
 def _needed(event: NewEvent, steps: str) -> list[str]:
-    """The records that an event may be judged by."""
+    """The records that an event may be judged by, which is of one of these types."""
     if event.type in _NAMING:
         return may_name(event.data)
-    return finished.may_name(event.data) if event.type == "step.started" and steps == "explicit" else []
+    return finished.may_name(event.data) if steps == "explicit" else []
 
 
 def refuse_reserved(event: NewEvent, index: int, steps: str) -> None:
