@@ -76,8 +76,8 @@ async def test_every_script_runs_on_a_cluster_with_its_declared_keys_alone(node:
 
 async def test_the_probe_would_find_an_undeclared_key(node: Server, cluster_url: str) -> None:
     call = load_call(S1, ["c1"])
-    moved = replace(call, keys=[S1.head, S1.head, *call.keys[2:]])
+    moved = call._replace(keys=[S1.head, S1.head, *call.keys[2:]])
     await node.ok(await first(node))
     text = replace(call.script, text="return redis.call('HGET', KEYS[1]:gsub('head', 'calls'), 'c1')")
     with pytest.raises(ResponseError, match=r"(?i)perm|can't access"):
-        await run_with_declared_keys_alone(node, cluster_url, replace(moved, script=text))
+        await run_with_declared_keys_alone(node, cluster_url, moved._replace(script=text))
