@@ -90,6 +90,10 @@ class Batch:
         """Nothing to write: what was decided holds only if the head is still this one."""
         return not (self.lines or self.records or self.renewed)
 
+    def holds_at(self, now: int) -> bool:
+        """Whether it could be decided in no other way at this time, if nothing else has changed."""
+        return self.before is None or now < self.before
+
     @property
     def full(self) -> bool:
         return len(self.lines) >= MAX_EVENTS or self.size >= MAX_BYTES

@@ -9,7 +9,7 @@ from eventstore.domain import jsontext
 from eventstore.domain.draft import Known
 from eventstore.domain.errors import IdempotencyKeyReused, LaybyError, RequestInProgress
 from eventstore.keys import SessionKeys
-from eventstore.store import Commit, Head
+from eventstore.store import Commit, Head, Loaded
 
 CACHED_CALLS = 64
 """Decided calls a cached head keeps."""
@@ -83,6 +83,11 @@ class Lane:
         if self.head is None or self.head.revision != head.revision:
             self._forget_calls()
         self.head = head
+
+    def remembers(self, loaded: Loaded) -> bool:
+        """Whether what was read is what is remembered, record by record."""
+        known = (name in self.calls and self.sums.get(name) == loaded.sums.get(name) for name in loaded.calls)
+        return self.head is not None and self.head.revision == loaded.head.revision and all(known)
 
     def committed(self, commit: Commit) -> None:
         self.head = commit.head

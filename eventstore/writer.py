@@ -240,27 +240,31 @@ class Writer:
             await self._load(lane, pending, missing.names)
             return False
         if unchecked := _to_check(batch):
-            await self._load(lane, unchecked, [])
-            return False
+            unchanged = await self._load(lane, unchecked, [])
+            if not (batch.empty and unchanged and batch.holds_at(clock.now())):
+                return False
         if batch.empty:
             lane.resolve(batch, "")
             return True
         return await self._commit(lane, batch, monotonic_ms() - began)
 
-    async def _load(self, lane: Lane, pending: list[Pending], missing: Sequence[str]) -> None:
-        """Read the head, the calls that are missing or named, and the retry records: all as of the same moment."""
+    async def _load(self, lane: Lane, pending: list[Pending], missing: Sequence[str]) -> bool:
+        """Read the head, the calls that are missing or named, and the retry records: all as of the same moment. True
+        where head and calls are as they were remembered."""
         named = {name for name in map(_named, pending) if name}
         names = [*missing, *(named - set(missing))]
         retries = {item.retry.field: item for item in pending if item.retry}
         reply = await self._reads.reply(load_call(lane.keys, names, list(retries)))
         loaded = decode_loaded(lane.keys.session_id, reply, names, list(retries))
         self._clocks.of(lane.keys.partition.number).observe(loaded.now)
+        unchanged = lane.remembers(loaded)
         self._take_head(lane, loaded.head)
         lane.know(loaded.calls, loaded.sums)
         for item in pending:
             item.checked = True
         for field, record in loaded.records.items():
             lane.replay(retries[field], record)
+        return unchanged
 
     async def _commit(self, lane: Lane, batch: Batch, took_ms: float) -> bool:
         """`took_ms`: how long the batch took to decide."""

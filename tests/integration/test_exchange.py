@@ -1,0 +1,86 @@
+"""Round trips that keep their connections."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from redis import exceptions as redis_errors
+from redis.asyncio import Redis
+
+from eventstore.exchange import Exchange
+from eventstore.node import MAX_CONNECTIONS, connect
+from tests.scripts.engines import HeldEngine
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def client(engine: HeldEngine, redis: Redis) -> Any:
+    one = connect(engine.url)
+    yield one
+    await one.aclose()
+    await one.connection_pool.disconnect()
+
+
+async def ids(exchange: Exchange, at_once: int = 1) -> list[int]:
+    """Of the connections that as many round trips at once take."""
+    found = await asyncio.gather(*(exchange.run([("CLIENT", "ID")], 5) for _ in range(at_once)))
+    return sorted(reply for [reply] in found)
+
+
+async def test_replies_come_in_the_order_of_the_commands_and_a_refusal_in_its_place(client: Any) -> None:
+    replies = await Exchange(client.connection_pool).run([("ECHO", b"\xff"), ("NOSUCH",), ("ECHO", 2)], 5)
+    assert (replies[0], replies[2]) == (b"\xff", b"2")
+    assert isinstance(replies[1], redis_errors.ResponseError)
+
+
+async def test_a_connection_is_used_again_and_as_many_as_are_needed_at_once(client: Any) -> None:
+    exchange = Exchange(client.connection_pool)
+    assert await ids(exchange) == await ids(exchange)
+    several = await ids(exchange, 4)
+    assert (len(set(several)), await ids(exchange, 4)) == (4, several)
+
+
+async def test_a_connection_that_was_cut_while_nobody_used_it_is_replaced_at_once(client: Any, redis: Redis) -> None:
+    exchange = Exchange(client.connection_pool)
+    before = await ids(exchange, 3)
+    for one in before:
+        await redis.execute_command("CLIENT", "KILL", "ID", one)
+    await asyncio.sleep(0.05)  # until word of it has come
+    after = await ids(exchange, 3)
+    assert len(set(after)) == 3
+    assert not set(before) & set(after)
+
+
+async def test_one_that_is_late_is_closed_so_that_nobody_hears_its_reply(client: Any) -> None:
+    exchange = Exchange(client.connection_pool)
+    [before] = await ids(exchange)
+    with pytest.raises(redis_errors.TimeoutError):
+        await exchange.run([("BLPOP", "nothing", 1)], 0.05)
+    [after] = await ids(exchange)
+    assert after != before
+    assert await exchange.run([("ECHO", "mine")], 5) == [b"mine"]
+
+
+async def test_a_round_trip_that_is_cancelled_leaves_no_connection_behind_that_waits(client: Any) -> None:
+    exchange = Exchange(client.connection_pool)
+    for _ in range(2 * MAX_CONNECTIONS):
+        waiting = asyncio.create_task(exchange.run([("BLPOP", "nothing", 1)], 5))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert await exchange.run([("ECHO", "mine")], 5) == [b"mine"]
+
+
+async def test_an_engine_that_is_gone_is_an_error_of_connections_and_is_found_again(client: Any, redis: Redis) -> None:
+    exchange = Exchange(client.connection_pool)
+    [one] = await ids(exchange)
+    under_way = asyncio.create_task(exchange.run([("BLPOP", "nothing", 2)], 5))
+    await asyncio.sleep(0.05)
+    await redis.execute_command("CLIENT", "KILL", "ID", one)
+    with pytest.raises(redis_errors.ConnectionError):
+        await under_way
+    assert len(await ids(exchange)) == 1
