@@ -66,6 +66,7 @@ class EventStore:
         self.watch: Watch = Watch(connection, keys, constants)
         self._sweeper: Sweeper = Sweeper(connection, keys, self.clocks, self.writer)
         self._tasks: list[asyncio.Task[None]] = []
+        self.writer.on_way.append(self.hub.committing)
         self.writer.on_commit.append(self.hub.committed)
         self.writer.on_entry.append(self.watch.wrote)
         self.writer.on_loss.append(self.hub.lost)

@@ -50,13 +50,18 @@ class Hub:
                 topic.heard(head.session.seq)
         self._news(keys.partition.number)
 
+    def committing(self, keys: SessionKeys, under_way: bool) -> None:
+        """A commit of this process has begun, or is over: if it took place, `committed` was told before."""
+        if topic := self._topics.get(keys.member):
+            topic.committing(under_way)
+
     def announced(self, partition: int, member: str, seq: int | None, due: int | None) -> None:
         """A commit that some process announced; `seq` is None for a deletion."""
         if topic := self._topics.get(member):
             if seq is None:
                 topic.doubt()
             else:
-                topic.heard(seq)
+                topic.announced(seq)
         self._news(partition)
         # Of deadlines we hear here alone: the engine announces our own commits too, all in the order they were made.
         for listener in self.on_due:

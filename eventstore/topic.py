@@ -60,6 +60,8 @@ class Topic:
         self.last_seq: int = 0
         self.ended: bool = False
         self.version: int = 0
+        self._committing: bool = False
+        self._announced: int = 0
         self.recent: deque[Line] = deque()
         self._shared: dict[int, Chunk] = {}  # the newest lines from a number on, for all who want them
         self._before: str = ""  # the hash before the first of them, once it is known
@@ -72,6 +74,20 @@ class Topic:
         if seq > self.last_seq:
             self.last_seq = seq
             self._wake()
+
+    def announced(self, seq: int) -> None:
+        """The same, as the engine tells it. Where this process is committing, the answer to that brings the lines
+        along, and often comes a moment later: whoever was woken now would read what is about to be handed over."""
+        if self._committing:
+            self._announced = max(self._announced, seq)
+        else:
+            self.heard(seq)
+
+    def committing(self, under_way: bool) -> None:
+        """Whether this process has a commit under way."""
+        self._committing = under_way
+        if not under_way:
+            self.heard(self._announced)
 
     def doubt(self) -> None:
         """Let every reader look into the store, whatever is known here."""

@@ -43,6 +43,8 @@ FEW_ATTEMPTS = 3
 
 OnCommit = Callable[[SessionKeys, Head, list[Line]], None]
 """Told of every commit of this process, as soon as it is acknowledged; a head that is deleted tells of the end."""
+OnWay = Callable[[SessionKeys, bool], None]
+"""Told of each before it is sent (True), and when nothing more will come of it (False), whatever became of it."""
 OnEntry = Callable[[SessionKeys, bytes, int, int], None]
 """Told of the feed entry of each, and of the first and last seq of its events (0 for a deletion)."""
 OnLoss = Callable[[SessionKeys], None]
@@ -76,6 +78,7 @@ class Writer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._crowd: Crowd = Crowd()
         self._weight: int = 0
+        self.on_way: list[OnWay] = []
         self.on_commit: list[OnCommit] = []
         self.on_entry: list[OnEntry] = []
         self.on_loss: list[OnLoss] = []
@@ -246,7 +249,12 @@ class Writer:
         if batch.empty:
             lane.resolve(batch, "")
             return True
-        return await self._commit(lane, batch, monotonic_ms() - began)
+        took_ms = monotonic_ms() - began
+        self._tell_way(lane.keys, under_way=True)
+        try:
+            return await self._commit(lane, batch, took_ms)
+        finally:
+            self._tell_way(lane.keys, under_way=False)
 
     async def _load(self, lane: Lane, pending: list[Pending], missing: Sequence[str]) -> bool:
         """Read the head, the calls that are missing or named, and the retry records: all as of the same moment. True
@@ -308,6 +316,10 @@ class Writer:
         if lane.head and lane.head.session.seq > head.session.seq and not head.deleted:
             self._tell_loss(lane.keys)
         lane.take_head(head)
+
+    def _tell_way(self, keys: SessionKeys, *, under_way: bool) -> None:
+        for listener in self.on_way:
+            listener(keys, under_way)
 
     def _tell_loss(self, keys: SessionKeys) -> None:
         for listener in self.on_loss:

@@ -137,3 +137,33 @@ async def test_who_has_gone_is_handed_nothing():
     commit(topic, lines(1, 1))
     assert not reader.taken and other.taken
     await other.end()
+
+
+async def test_an_announcement_waits_for_the_answer_to_the_commit_that_it_is_of():
+    topic, new = Topic(), lines(1, 2)
+    reader = Reader(topic, 1, GENESIS)
+    await asyncio.sleep(0)
+    topic.committing(True)
+    topic.announced(1)  # often a moment before the answer
+    assert (topic.last_seq, reader.taken) == (0, [])
+    commit(topic, new[:1])
+    topic.committing(False)
+    assert reader.texts == [new[0].text]
+    await asyncio.sleep(0)
+    assert not reader.task.done()  # nobody had to be woken
+    await reader.end()
+
+
+async def test_an_announcement_counts_when_the_commit_came_to_nothing_or_was_of_others():
+    topic = Topic()
+    reader = Reader(topic, 1, GENESIS)
+    await asyncio.sleep(0)
+    topic.committing(True)
+    topic.announced(3)
+    topic.announced(2)
+    topic.committing(False)
+    await reader.task
+    assert (topic.last_seq, reader.taken) == (3, [])
+    topic.committing(False)  # of a commit that began before anybody followed
+    topic.announced(4)
+    assert topic.last_seq == 4
