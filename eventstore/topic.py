@@ -63,7 +63,7 @@ class Topic:
         self._committing: bool = False
         self._announced: int = 0
         self.recent: deque[Line] = deque()
-        self._shared: dict[int, Chunk] = {}  # the newest lines from a number on, for all who want them
+        self._shared: dict[tuple[int, str], Chunk] = {}  # the newest lines from a place on, for all who stand there
         self._before: str = ""  # the hash before the first of them, once it is known
         self._recent_bytes: int = 0
         self._waiting: dict[Place, asyncio.Future[None]] = {}
@@ -161,12 +161,9 @@ class Topic:
 
     def handed_over(self, place: Place) -> Chunk | None:
         """The newest lines, where they are at hand: the same chunk for all who stand at the same place."""
-        seq = place.seq
-        if not self.has(seq, place.hash):
-            return None
-        if (chunk := self._shared.get(seq)) is None:
-            lines = self.lines_from(seq, "")
-            chunk = self._shared[seq] = Chunk(seq, [line.text for line in lines], hash=lines[-1].hash, encoded={})
+        at = place.seq, place.hash
+        if (chunk := self._shared.get(at)) is None and (lines := self.lines_from(*at)):
+            chunk = self._shared[at] = Chunk(place.seq, [line.text for line in lines], hash=lines[-1].hash, encoded={})
         return chunk
 
     def _hash_before(self, seq: int, guess: str) -> str:
