@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from api.budget import Budget
 from api.inbox import Inbox
-from tests.http.lines import frame
+from proofs.line import frame
 
 MOST = 2_000
 texts = st.text(max_size=40).map(str.encode)

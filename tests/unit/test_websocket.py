@@ -10,10 +10,9 @@ from api.inbox import SLICE_BYTES, Inbox
 from api.protocol import PATIENCE_S, SLOWEST
 from api.unread import UNREAD_S
 from api.websocket import DEAD_S, GOODBYE_S, LOOK_EVERY_S, SILENT_S, WebSocket
-from tests.http.lines import frame
+from proofs.line import CLOSE, PING, PONG, frame
 from tests.unit.connections import Loop, Transport
 
-PING, PONG, CLOSE = 9, 10, 8
 MOST = 1_000_000
 
 
