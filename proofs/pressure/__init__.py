@@ -47,7 +47,7 @@ PROOF = Proof(
     mutations=(
         Mutation(
             "lets-any-number-wait",
-            (Patch("eventstore/writer.py", "if self._waiting >= self._max_pending:", "if False:"),),
+            (Patch("eventstore/writer.py", "if self.waiting >= self._max_pending:", "if False:"),),
             {"part": "overload"},
         ),
         Mutation(
