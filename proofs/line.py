@@ -108,11 +108,14 @@ class Line:
 
 
 @contextlib.asynccontextmanager
-async def opened_line(port: int, path: str, *, key: str = "", limit_s: float | None = None) -> AsyncGenerator[Line]:
-    """A line to that path, on a connection of its own. Raises `Refused`, OSError or EOFError where it is cut, and
-    TimeoutError where it is not open in time."""
+async def opened_line(
+    port: int, path: str, *, key: str = "", limit_s: float | None = None, ahead: int = LINE_LIMIT
+) -> AsyncGenerator[Line]:
+    """A line to that path, on a connection of its own, on which so many bytes may be read ahead.
+
+    Raises `Refused`, OSError or EOFError where it is cut, and TimeoutError where it is not open in time."""
     async with asyncio.timeout(limit_s):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=LINE_LIMIT)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=ahead)
     try:
         writer.write(handshake(path, key))
         async with asyncio.timeout(limit_s):
