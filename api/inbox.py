@@ -53,6 +53,11 @@ class Inbox:
         self._raw += data
 
     @property
+    def empty(self) -> bool:
+        """There is nothing that was not looked at, or passed over."""
+        return not self._raw
+
+    @property
     def idle(self) -> bool:
         """There is nothing to look at."""
         return self.end is not None or not self._raw or not (self._owed or _bounds(self._raw, 0))
@@ -102,11 +107,11 @@ class Inbox:
             self.since = now
         self._budget.give(self._scope, len(piece) + before - self.partial - whole)
 
-    def discard(self, data: bytes) -> bool:
-        """Pass over all that arrived and this. True when the peer has said goodbye."""
-        self.frames.receive_data(bytes(self._raw) + data)
+    def discard(self) -> bool:
+        """Pass over the next piece of what has arrived. True when the peer has said goodbye."""
+        self.frames.receive_data(bytes(self._raw[:SLICE_BYTES]))
         self.frames.events_received()
-        self._raw.clear()
+        del self._raw[:SLICE_BYTES]
         return self.frames.close_rcvd is not None
 
     def finish(self, code: int, reason: str = "") -> None:

@@ -24,6 +24,9 @@ DEAD_S: Final = 45.0
 """One that has said nothing for so long is gone."""
 GOODBYE_S: Final = 3.0
 """How long a peer has to take what is under way and to hang up, once it was told of the end."""
+LOOKS: Final = 256
+"""So many pieces of what has come are looked at in a turn: frames of which no message comes, however many and however
+small, hold up nobody else."""
 _WHOLE_TEXT: Final = 0x81
 
 
@@ -54,6 +57,7 @@ class WebSocket(asyncio.Protocol):
         self._owner: Owner = owner
         self._closed: bool = False
         self._reading: bool = True
+        self._again: bool = False
         self._writable: asyncio.Event = asyncio.Event()
         self._heard: float = 0.0
 
@@ -88,10 +92,8 @@ class WebSocket(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard = self._loop.time()
-        if self._closed:
-            return self._discard(data)
         self._inbox.add(data)
-        return self.advance()
+        self.advance()
 
     def advance(self) -> None:
         """Let messages be taken while there is room, and read on.
@@ -99,18 +101,45 @@ class WebSocket(asyncio.Protocol):
         All that has come is taken at once, so that it leaves in one commit. In pieces, with others in between, commits
         held half as many, and a message cost a third more.
         """
-        inbox = self._inbox
+        if self._closed:
+            self._pass_over()
+        else:
+            self._take()
+        self._read(self._open and self._inbox.end is None)
+        if self.over:
+            self._owner.stir()
+
+    def _take(self) -> None:
+        inbox, looks = self._inbox, 0
         while self._open:
             if inbox.messages:
                 self._owner.take(inbox.messages.popleft())
-            elif not inbox.idle:
+            elif inbox.idle:
+                break
+            elif looks == LOOKS:
+                self._go_on_later()
+                break
+            else:
+                looks += 1
                 inbox.look(self._heard)
                 self._answer_pings()
-            else:
-                break
-        self._read(self._open and inbox.end is None)
-        if self.over:
-            self._owner.stir()
+
+    def _pass_over(self) -> None:
+        """What comes after our goodbye counts no more."""
+        if self._inbox.discard():
+            self.transport.close()
+        elif not self._inbox.empty:
+            self._go_on_later()
+
+    def _go_on_later(self) -> None:
+        """Let others have their turn. Nothing more is read meanwhile."""
+        if not self._again:
+            self._again = True
+            self._loop.call_later(0, self._go_on)
+
+    def _go_on(self) -> None:
+        self._again = False
+        self.advance()
 
     @property
     def _open(self) -> bool:
@@ -118,7 +147,7 @@ class WebSocket(asyncio.Protocol):
         return self._writable.is_set() and not (self._closed or self.lost) and self._owner.ready
 
     def _read(self, on: bool) -> None:
-        on = on or self._closed  # what comes after the goodbye is passed over
+        on = (on or self._closed) and not self._again  # what comes after the goodbye is passed over
         if on != self._reading and not self.transport.is_closing():
             self._reading = on
             (self.transport.resume_reading if on else self.transport.pause_reading)()
@@ -167,18 +196,13 @@ class WebSocket(asyncio.Protocol):
         self.transport.write(b"".join(frames.data_to_send()))
         self._timer.cancel()
         self._timer = self._loop.call_later(GOODBYE_S, self.transport.abort)
-        self._read(True)
-        self._discard(b"")
-
-    def _discard(self, data: bytes) -> None:
-        if self._inbox.discard(data):
-            self.transport.close()
+        self.advance()
 
     def _look(self) -> None:
         """Whether the peer is there, and keeps up. While we do not read, it is not to blame."""
         self._timer = self._loop.call_later(LOOK_EVERY_S, self._look)
         now, inbox = self._loop.time(), self._inbox
-        if not self._reading:
+        if not (self._reading or self._again):
             self._heard = inbox.since = now
         elif inbox.partial and now - inbox.since > PATIENCE_S + inbox.partial / SLOWEST:
             inbox.finish(CloseCode.POLICY_VIOLATION, f"a message did not arrive in {PATIENCE_S:.0f} s")

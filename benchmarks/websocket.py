@@ -1,56 +1,14 @@
-"""A publisher's WebSocket line as lean as Python allows: one prepared frame out, answers counted in.
-
-A frame of a client must be masked; with a mask of 0 the payload stays as it is, and nothing has to be computed.
-"""
+"""A publisher's WebSocket line as lean as Python allows: one prepared frame out, answers counted in."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import struct
 import time
 from typing import cast
 
 from benchmarks.load import Tally
-
-PROTOCOL = "layby.v1"
-_TEXT, _PING, _PONG = 1, 9, 10
-_MASKED, _LAST = 0x80, 0x80
-
-
-def frame(payload: bytes, kind: int = _TEXT) -> bytes:
-    """A whole message of a client."""
-    size = len(payload)
-    if size < 126:
-        head = struct.pack("!BB", _LAST | kind, _MASKED | size)
-    elif size < 1 << 16:
-        head = struct.pack("!BBH", _LAST | kind, _MASKED | 126, size)
-    else:
-        head = struct.pack("!BBQ", _LAST | kind, _MASKED | 127, size)
-    return head + bytes(4) + payload
-
-
-def frames(heard: bytes) -> tuple[list[tuple[int, bytes]], bytes]:
-    """Kind and payload of the whole frames of a server in what was heard, and the rest of it."""
-    found, at = list[tuple[int, bytes]](), 0
-    while len(heard) >= at + 2:
-        size, begin = heard[at + 1], at + 2
-        if size >= 126:
-            begin += 2 if size == 126 else 8
-            size = int.from_bytes(heard[at + 2 : begin]) if len(heard) >= begin else len(heard)
-        if len(heard) < begin + size:
-            break
-        found.append((heard[at] & 0x0F, heard[begin : begin + size]))
-        at = begin + size
-    return found, heard[at:]
-
-
-def handshake(path: str) -> bytes:
-    return (
-        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: bGF5YnktYmVuY2htYXJrIQ==\r\n"
-        f"Sec-WebSocket-Protocol: {PROTOCOL}\r\n\r\n"
-    ).encode()
+from proofs.line import PING, PONG, TEXT, frame, frames, handshake
 
 
 class _Line(asyncio.Protocol):
@@ -84,9 +42,9 @@ class _Line(asyncio.Protocol):
         answers = 0
         found, self._heard = frames(self._heard)
         for kind, payload in found:
-            if kind == _PING:
-                self._transport.write(frame(payload, _PONG))
-            elif kind != _TEXT or b'"problem"' in payload[:200]:
+            if kind == PING:
+                self._transport.write(frame(payload, PONG))
+            elif kind != TEXT or b'"problem"' in payload[:200]:
                 self._fail(RuntimeError(f"refused: {payload[:500]!r}"))
             else:
                 answers += 1

@@ -47,7 +47,7 @@ class Fault:
     passes: Callable[[bytes], int] = len
     """How many bytes of the request get through. If that is not all, nothing follows."""
     replies: int | None = None
-    """How many bytes come back; None for all."""
+    """How many bytes come back, and none after them; None for all."""
     ends: str = "fin"
     """How the connection ends where something does not get through: `fin`, `rst`, or `never` (it stays half-open)."""
     delay_s: float = 0.0
@@ -188,6 +188,7 @@ class _Link:
         self._proxy, self._client, self._engine = proxy, client, engine
         self._fault = Fault("none")
         self._let_through = 0
+        self._lost = False
 
     async def run(self) -> None:
         """Until either end is closed."""
@@ -233,6 +234,8 @@ class _Link:
         proxy = self._proxy
         with contextlib.suppress(OSError):
             while data := await self._engine[0].read(CHUNK):
+                if self._lost:  # whatever fault comes next, no reply is missing between two others
+                    continue
                 fault, whole = self._fault, True
                 if fault.replies is not None:
                     whole = len(data) <= (room := fault.replies - self._let_through)
@@ -242,6 +245,7 @@ class _Link:
                 await asyncio.sleep(fault.delay_s)
                 await _send(self._client[1], data, split=fault.split)
                 if not whole:
+                    self._lost = True
                     if proxy.meanwhile:
                         await proxy.meanwhile()
                     self.end(fault.ends)

@@ -14,7 +14,7 @@ from typing import Any
 
 from proofs.doors import strangers
 from proofs.doors.broken import MUTATIONS
-from proofs.doors.keyholders import ALL, NEWCOMER, TENANTS, Held, Keys, ask
+from proofs.doors.keyholders import ALL, NEWCOMER, TENANTS, Held, HeldLine, Keys, ask
 from proofs.doors.routes import ANY, NONE, ROUTES, SCOPES
 from proofs.engines import Engine, free_port
 from proofs.proof import Proof, Run
@@ -108,7 +108,7 @@ async def _every_route_every_key(run: Run, servers: list[Server], keys: Keys, na
             path, body = route.at(names[tenant])
             port = servers[tried % 2].port
             for what, header in keys.credentials(tenant).items():
-                answer = await ask(port, route.method, path, body, header, stream=route.stream)
+                answer = await ask(port, route.method, path, body, header, stream=route.stream, headers=route.headers)
                 told = f"{route} with {what} of {tenant}: {answer}"
                 run.check((answer.status == 401) == (route.scope != NONE), told)
                 if answer.status == 401 and not path.startswith("/zhin"):
@@ -117,7 +117,7 @@ async def _every_route_every_key(run: Run, servers: list[Server], keys: Keys, na
                 tried += 1
             for scope in SCOPES:
                 header = f"Bearer {keys.texts[tenant, scope]}"
-                answer = await ask(port, route.method, path, body, header, stream=route.stream)
+                answer = await ask(port, route.method, path, body, header, stream=route.stream, headers=route.headers)
                 told = f"{route} with a key for {scope} of {tenant}: {answer}"
                 opens = route.scope in (scope, ANY, NONE)
                 run.check(answer.status not in (401, 403) if opens else answer.status == 403, told)
@@ -147,7 +147,8 @@ async def _revoked_means_out(run: Run, servers: list[Server], keys: Keys, names:
     key = await keys.make("acme", "leaver", ALL)
     sid, iid = names["SID"], names["IID"]
     paths = (f"/v1/sessions/{sid}/stream", "/v1/stream?cursor=now", f"/v1/sessions/{sid}/calls/{iid}?wait_ms=60000")
-    helds = [Held(server.port, path, key) for server in servers for path in paths]
+    lines = [HeldLine(server.port, f"/v1/sessions/{sid}/publish", key) for server in servers]
+    helds = [*lines, *(Held(server.port, path, key) for server in servers for path in paths)]
     tasks = [asyncio.create_task(held.run()) for held in helds]
     await asyncio.wait_for(asyncio.gather(*(held.began.wait() for held in helds)), 20)
     revoking = asyncio.create_task(keys.revoke("acme", "leaver"))
@@ -157,6 +158,7 @@ async def _revoked_means_out(run: Run, servers: list[Server], keys: Keys, names:
     left = [held.path for held, task in zip(helds, tasks, strict=True) if task in open_still]
     run.check(not left, f"30 s after their key was revoked these are open: {left}")
     run.check(all(b'"end"' not in held.end for held in helds), "a stream that was cut says that it ended by rule")
+    run.check(all(line.code == 1008 for line in lines), f"lines were closed with {[line.code for line in lines]}")
     cut = max(held.cut_at for held in helds)
     run.figure("a key that was revoked is refused after", f"{max(0, max(refused) - keys.changed_at):.1f} s")
     run.figure("what it held open is cut after", f"{max(0, cut - keys.changed_at):.1f} s")

@@ -28,4 +28,8 @@ MUTATIONS = (
         "streams-outlive-their-key",
         (Patch("api/live.py", "[key_id for key_id in self._open if not admits(key_id)]", "[]"),),
     ),
+    Mutation(
+        "lines-outlive-their-key",
+        (Patch("api/line.py", "            await self._cut(row)\n", "            await row.answer()\n"),),
+    ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import secrets
 import time
@@ -13,6 +14,7 @@ from eventstore.connection import Connection
 from eventstore.keyring import Keyring
 from proofs.client import LINE_LIMIT, Answer, Client, opened
 from proofs.doors.routes import SCOPES
+from proofs.line import Goodbye, frame, opened_line
 from proofs.servers import Server
 
 TENANTS = ("acme", "bolt")
@@ -117,3 +119,23 @@ class Held:
             self.end = (self.end + piece)[-2000:]
         self.cut_at = time.monotonic()
         writer.close()
+
+
+@dataclass
+class HeldLine(Held):
+    """A line that stays open after its first message, until the server closes it."""
+
+    code: int = 0
+    """What the server closed it with."""
+
+    async def run(self) -> None:
+        async with opened_line(self.port, self.path, key=self.key) as line:
+            await line.send(frame(b'{"id":"1","events":[{"type":"a.b"}]}'))
+            self.end = json.dumps(await line.answer()).encode()
+            self.began.set()
+            with contextlib.suppress(OSError, EOFError):
+                try:
+                    await line.answer()
+                except Goodbye as goodbye:
+                    self.code = goodbye.code
+        self.cut_at = time.monotonic()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from proofs.client import is_object
+from proofs.line import UPGRADE
 
 SCOPES = ("publish", "read", "decide", "execute", "admin", "act_as")
 ANY, NONE = "any key", "no key"
@@ -22,6 +24,7 @@ class Route:
     path: str
     body: Any = None
     stream: bool = False
+    headers: Mapping[str, str] | None = None
 
     def at(self, names: dict[str, str]) -> tuple[str, Any]:
         """Its path and body for this session."""
@@ -54,7 +57,7 @@ ROUTES = (
     Route("POST", "/v1/sessions", "publish", "/v1/sessions", {}),
     Route("POST", f"{_S}/messages", "publish", f"{_SP}/messages", {"continuation_token": "TOKEN", "message": "m"}),
     Route("POST", f"{_S}/events", "publish", f"{_SP}/events", {"type": "a.b"}),
-    Route("GET", f"{_S}/publish", "publish", f"{_SP}/publish"),
+    Route("GET", f"{_S}/publish", "publish", f"{_SP}/publish?producer=p", stream=True, headers=UPGRADE),
     Route("GET", "/v1/sessions", "read", "/v1/sessions"),
     Route("GET", _S, "read", _SP),
     Route("GET", f"{_S}/steps", "read", f"{_SP}/steps"),

@@ -49,7 +49,7 @@ def _another(name: str) -> str:
 
 async def _heard(server: Server, route: Route, names: dict[str, str], authorization: str) -> tuple[int, str]:
     path, body = route.at(names)
-    answer = await ask(server.port, route.method, path, body, authorization, stream=route.stream)
+    answer = await ask(server.port, route.method, path, body, authorization, stream=route.stream, headers=route.headers)
     headers = {name: value for name, value in answer.headers.items() if name not in _PASSING}
     text = json.dumps(headers) + answer.body.decode()
     for word, name in names.items():  # the ids that were asked for may be told back

@@ -31,4 +31,20 @@ MUTATIONS = (
         (Patch("eventstore/domain/decide.py", '"status": session.status,', '"state": session.status,'),),
         {"part": "document"},
     ),
+    Mutation(
+        "a-line-ends-before-it-has-answered",
+        (
+            Patch(
+                "api/row.py",
+                "if self.socket.over and not self._row and not self._held_up:",
+                "if self.socket.over:",
+            ),
+        ),
+        {"part": "lines"},
+    ),
+    Mutation(
+        "small-frames-hold-up-the-others",
+        (Patch("api/websocket.py", "elif looks == LOOKS:", "elif False:"),),
+        {"part": "floods"},
+    ),
 )

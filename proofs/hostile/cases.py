@@ -109,14 +109,14 @@ class Cases:
 
     def broken_json(self) -> Hostile:
         """A batch in which one line is wrong: none of it may be kept."""
-        wrong = self.chance.choice(_WRONG_LINES)
+        wrong = self.chance.choice(WRONG_LINES)
         lines = [*self._batch(2).split(b"\n"), wrong, b'{"type":"a.b"}']
         self.chance.shuffle(lines)
         return self._post(b"\n".join(lines), "a broken line", 0)
 
     def strange_json(self) -> Hostile:
         """Lines that are unusual, and right."""
-        chosen = self.chance.sample(_STRANGE_LINES, k=self.chance.randint(1, 3))
+        chosen = self.chance.sample(STRANGE_LINES, k=self.chance.randint(1, 3))
         return self._post(b"\n".join(chosen), "strange lines", len(chosen))
 
     def deep(self) -> Hostile:
@@ -308,7 +308,7 @@ class Cases:
         return Hostile("bytes changed", bytes(data), answers=50, ends=True)
 
 
-_WRONG_LINES = (
+WRONG_LINES = (
     *(
         b"{",
         b"[]",
@@ -337,7 +337,7 @@ _WRONG_LINES = (
     ),
     *(b'{"type":"a.b","occurred_at":"soon"}', b'{"type":"a.b","data":{"x":"\\x"}}', b"'a'", b"{'type':'a.b'}"),
 )
-_STRANGE_LINES = (
+STRANGE_LINES = (
     b'{"type":"a.b","data":{"x":"\xe2\x80\xa8\xe2\x80\xa9\xc2\x85"}}',
     b'{"type":"a.b","data":{"x":"\\u2028\\u0000\\n\\r"}}',
     b'{"type":"a.b","data":{"x":' + b"9" * 4_000 + b"}}",

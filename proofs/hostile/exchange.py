@@ -86,7 +86,7 @@ async def send(port: int, case: Hostile, chance: random.Random) -> Heard:
 
 async def _write(writer: asyncio.StreamWriter, case: Hostile, chance: random.Random) -> None:
     with contextlib.suppress(ConnectionError, OSError):  # a refusal may come before all is sent
-        for piece in _pieces(case.data, chance):
+        for piece in pieces(case.data, chance):
             writer.write(piece)
             await writer.drain()
             await asyncio.sleep(0)
@@ -94,7 +94,7 @@ async def _write(writer: asyncio.StreamWriter, case: Hostile, chance: random.Ran
             writer.write_eof()
 
 
-def _pieces(data: bytes, chance: random.Random) -> list[bytes]:
+def pieces(data: bytes, chance: random.Random) -> list[bytes]:
     """The data, cut at a few places that nobody expects; sometimes byte by byte."""
     if len(data) < 400 and chance.random() < 0.05:
         return [data[n : n + 1] for n in range(len(data))]

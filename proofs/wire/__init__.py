@@ -2,7 +2,8 @@
 
 Each kind of request meets each fault on each of the two ways. With its key a client repeats it until it is answered:
 one effect, one answer. Without a key nobody repeats it: at most one effect, and exactly one if it was answered. Readers
-that are cut off go on where they were. At last clients write whole sessions while faults come at random on both ways.
+that are cut off go on where they were; publishers on lines repeat what was not answered. At last clients write whole
+sessions while faults come at random on both ways.
 """
 
 from __future__ import annotations

@@ -41,4 +41,20 @@ MUTATIONS = (
         (Patch("api/stream.py", "asked if last_id is None else last_id + 1", "asked if last_id is None else last_id"),),
         {"part": "tails"},
     ),
+    Mutation(
+        "a-line-forgets-what-it-carried-out",
+        (Patch("api/publisher.py", "if self.producer is None:", "if True:"),),
+        {"part": "lines"},
+    ),
+    Mutation(
+        "what-follows-a-repeat-overtakes-it",
+        (
+            Patch(
+                "api/row.py",
+                "        self._held_up = True\n\n        def again",
+                "        self._held_up = False\n\n        def again",
+            ),
+        ),
+        {"part": "lines"},
+    ),
 )

@@ -15,7 +15,7 @@ from proofs.engines import Engine
 from proofs.proof import Run
 from proofs.proxy import FAULTS, SILENT_AFTER, SILENT_BEFORE, Fault, Proxy, is_request
 from proofs.servers import Server
-from proofs.wire import tails
+from proofs.wire import lines, tails
 from proofs.wire.cases import Cases
 from proofs.wire.kinds import DELETION, KEYLESS, KINDS, Kind
 from proofs.workload import Journal, Writer
@@ -56,6 +56,9 @@ class Wire:
             await self._no_session_too_many()
         if part in ("", "tails"):
             await tails.prove(self._run, self._near.url, self._near.client(), self._run.pick(quick=25, full=300))
+        if part in ("", "lines"):
+            count = self._run.pick(quick=50, full=2_000, mutated=400)
+            await lines.prove(self._run, self._near.url, self._near.client(), count)
         if not part:
             await self._at_random(self._run.pick(quick=1.0, full=40.0))
         self._figures()

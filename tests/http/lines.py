@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
-import struct
 from typing import Any
 from urllib.parse import urlsplit
 
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-SUBPROTOCOL = "layby.v1"
+from proofs.line import PROTOCOL, frame
+
 EVENT = {"type": "a.b"}
 
 
@@ -22,7 +22,7 @@ class Line:
         query = f"?producer={more.pop('producer')}" if "producer" in more else ""
         headers = {**({"Authorization": f"Bearer {key}"} if key else {}), **more.pop("headers", {})}
         target = f"{url.replace('http', 'ws', 1)}/v1/sessions/{sid}/publish{query}"
-        options = {"subprotocols": [SUBPROTOCOL], "compression": None, "open_timeout": 20, "max_size": None, **more}
+        options = {"subprotocols": [PROTOCOL], "compression": None, "open_timeout": 20, "max_size": None, **more}
         self._opening = connect(target, additional_headers=headers, **options)
 
     def __enter__(self) -> Line:
@@ -58,7 +58,7 @@ def refused(url: str, sid: str, key: str = "", **more: Any) -> tuple[int, dict[s
 HANDSHAKE = (
     "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"
     "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-    f"Sec-WebSocket-Protocol: {SUBPROTOCOL}\r\n\r\n"
+    f"Sec-WebSocket-Protocol: {PROTOCOL}\r\n\r\n"
 )
 
 
@@ -120,19 +120,3 @@ class Wire:
         kind, payload = self.frame()
         assert kind == 8, (kind, payload)
         return int.from_bytes(payload[:2])
-
-
-def frame(payload: bytes, kind: int = 1, *, last: bool = True, mask: bytes = bytes(4)) -> bytes:
-    """A frame of a client, as a rule with a mask that changes nothing."""
-    first, size = (0x80 if last else 0) | kind, len(payload)
-    if size < 126:
-        head = struct.pack("!BB", first, 0x80 | size)
-    elif size < 1 << 16:
-        head = struct.pack("!BBH", first, 0x80 | 126, size)
-    else:
-        head = struct.pack("!BBQ", first, 0x80 | 127, size)
-    return (
-        head + mask + bytes(byte ^ mask[n & 3] for n, byte in enumerate(payload))
-        if any(mask)
-        else head + mask + payload
-    )

@@ -17,8 +17,9 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from eventstore.engine.directory import Lock
+from proofs.line import frame
 from tests.http.doors import Doors, until
-from tests.http.lines import EVENT, HANDSHAKE, Line, Wire, frame, refused
+from tests.http.lines import EVENT, HANDSHAKE, Line, Wire, refused
 
 PATH = "/v1/sessions/{}/publish"
 CUT_S = 5.0

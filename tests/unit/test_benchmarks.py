@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import catalogue, charts, results, websocket
+from benchmarks import catalogue, charts, results
 from benchmarks.benchmark import Benchmark, CannotRun, Goal, Run, Series, percentile
 from benchmarks.load import get, post, whole
 from benchmarks.table import amount, judgement, render
@@ -88,23 +88,6 @@ def test_an_answer_is_whole_when_its_body_is_here(heard: bytes, size: int | None
 def test_a_request_ends_where_it_says() -> None:
     assert post("/p", b"{}", headers="A: b\r\n").endswith(b"Content-Length: 2\r\nA: b\r\n\r\n{}")
     assert get("/p", "A: b\r\n") == b"GET /p HTTP/1.1\r\nHost: localhost\r\nA: b\r\n\r\n"
-
-
-@pytest.mark.parametrize(("size", "head"), [(0, 2), (125, 2), (126, 4), (65_535, 4), (65_536, 10)])
-def test_a_frame_of_a_client_is_masked_with_a_mask_that_changes_nothing(size: int, head: int) -> None:
-    made = websocket.frame(b"x" * size)
-    assert made[1] & 0x80
-    assert made[head : head + 4] == bytes(4)
-    assert made[head + 4 :] == b"x" * size
-
-
-@pytest.mark.parametrize("size", [0, 125, 126, 65_535, 65_536])
-def test_frames_of_a_server_are_found_wherever_they_are_cut(size: int) -> None:
-    masked = websocket.frame(b"x" * size)
-    head = len(masked) - size - 4
-    frame = bytes((masked[0], masked[1] & 0x7F)) + masked[2:head] + b"x" * size
-    for cut in {0, 1, min(head, size), len(frame) - 1}:
-        assert websocket.frames(frame + frame[:cut]) == ([(1, b"x" * size)], frame[:cut])
 
 
 def test_the_table_tells_medians_spreads_and_verdicts() -> None:

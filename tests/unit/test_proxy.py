@@ -118,6 +118,18 @@ async def test_a_half_open_connection_stays_open(proxy: Proxy, upstream: Upstrea
     writer.close()
 
 
+async def test_where_a_reply_was_lost_none_follows(proxy: Proxy, upstream: Upstream) -> None:
+    """Not even after another fault: no connection loses what was said in the middle."""
+    proxy.faults.extend([faults.SILENT_AFTER, faults.SLOW, faults.CUT_BEFORE])
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    for number in (1, 2):
+        writer.write(REQUEST)
+        await until(lambda number=number: upstream.heard == REQUEST * number)
+    writer.write(REQUEST)
+    assert await asyncio.wait_for(reader.read(), 30) == b""
+    writer.close()
+
+
 async def test_what_is_not_concerned_meets_no_fault(proxy: Proxy) -> None:
     proxy.faults.append(faults.CUT_BEFORE)
     reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)

@@ -9,11 +9,10 @@ from api.budget import Budget
 from api.inbox import SLICE_BYTES, Inbox
 from api.protocol import PATIENCE_S, SLOWEST
 from api.unread import UNREAD_S
-from api.websocket import DEAD_S, GOODBYE_S, LOOK_EVERY_S, SILENT_S, WebSocket
-from tests.http.lines import frame
+from api.websocket import DEAD_S, GOODBYE_S, LOOK_EVERY_S, LOOKS, SILENT_S, WebSocket
+from proofs.line import CLOSE, CONTINUED, PING, PONG, frame
 from tests.unit.connections import Loop, Transport
 
-PING, PONG, CLOSE = 9, 10, 8
 MOST = 1_000_000
 
 
@@ -104,6 +103,24 @@ def test_while_nothing_is_taken_little_is_looked_at(line, owner):
     owner.room = 1
     line.data_received(messages(*[b""] * 40_000))
     assert len(line._inbox.messages) <= SLICE_BYTES / 6
+
+
+def test_frames_of_which_no_message_comes_are_taken_in_turns(line, owner, loop):
+    """A read may hold tens of thousands of them: taken at once they would hold up all other connections."""
+    nothing = frame(b"", last=False) + frame(b"", CONTINUED, last=False) * (2 * LOOKS)
+    line.data_received(nothing + frame(b"end", CONTINUED) + messages(b"next"))
+    assert (owner.taken, line.transport.reading) == ([], False)
+    loop.pass_(0)
+    assert (owner.taken, line.transport.reading) == ([b"end", b"next"], True)
+
+
+def test_what_comes_after_our_goodbye_is_passed_over_in_turns(line, loop):
+    line.end(1008, "why")
+    line.close()
+    line.data_received(frame(b"", last=False) + frame(b"", CONTINUED, last=False) * 40_000 + frame(b"", CLOSE))
+    assert (line.transport.closed, line.transport.reading) == (False, False)
+    loop.pass_(0)
+    assert line.transport.closed
 
 
 def test_what_a_lost_peer_has_sent_is_not_taken(line, owner):
