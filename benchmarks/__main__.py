@@ -4,19 +4,23 @@
 
 Runs every benchmark, or those that are named, one after another. Prints one table of medians and ratios, and writes it
 to the folder, with the figures and a chart of each. Exits 1 where a benchmark could not be run to its end; a goal that
-is not reached is told in the table and is no failure, since machines are too noisy to fail anything by.
+is not reached is told in the table and is no failure, since machines are too noisy to fail anything by. Exits 130 where
+it is interrupted, and leaves no server behind.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import signal
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from pathlib import Path
+from types import FrameType
 
 import uvloop
 
@@ -30,6 +34,31 @@ RESULTS = Path(__file__).with_name("results")
 
 def main() -> int:
     chosen = _options()
+    try:
+        with _interruptible():
+            return _run(chosen)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return 128 + signal.SIGINT
+
+
+@contextlib.contextmanager
+def _interruptible() -> Generator[None]:
+    """SIGTERM, as `timeout` sends it, would end Python where it stands, and the servers would go on; in the background
+    of a shell SIGINT is ignored."""
+
+    def as_ctrl_c(_number: int, _frame: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler), signal.signal(signal.SIGTERM, as_ctrl_c)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before[0])
+        signal.signal(signal.SIGTERM, before[1])
+
+
+def _run(chosen: argparse.Namespace) -> int:
     began, found, failed = time.monotonic(), dict[str, Run](), False
     for name in chosen.names or NAMES:
         benchmark, tell = load(name), _teller(name, began)

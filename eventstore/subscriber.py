@@ -22,7 +22,7 @@ from eventstore.hub import Hub
 from eventstore.keys import Keys, parse_marker
 from eventstore.links import Link
 from eventstore.node import Node
-from eventstore.tasks import end
+from eventstore.tasks import end, heed_cancellation
 
 log = logging.getLogger("layby.subscriber")
 
@@ -106,6 +106,7 @@ class Subscriber:
             # one by one: on a cluster, those of one command must share a slot
             wishes: list[Packed] = [("PSUBSCRIBE", _EXPIRED), *(("SSUBSCRIBE", channel) for channel in share)]
             await connection.send_packed_command(b"".join(map(pack, wishes)))
+            heed_cancellation()  # `hear` waits without end
             missing = len(wishes)
             while True:
                 reply = await connection.hear()

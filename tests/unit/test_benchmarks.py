@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -174,3 +175,20 @@ def test_each_benchmark_asks_something_and_is_in_the_readme(name: str) -> None:
     assert benchmark.name == name
     assert "?" in benchmark.asks
     assert f"{name}.py" in first_cells(text(Path("benchmarks/README.md")))
+
+
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_whatever_interrupts_a_run_leaves_nothing_behind(
+    told: signal.Signals, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folders = list[Path]()
+
+    async def measure(run: Run) -> None:
+        folders.append(run.folder)
+        signal.raise_signal(told)
+        await asyncio.sleep(10)
+
+    monkeypatch.setattr(command, "load", {"hop": Benchmark("hop", "?", measure)}.__getitem__)
+    monkeypatch.setattr("sys.argv", ["benchmarks", "hop", "--results", str(tmp_path)])
+    assert command.main() == 130
+    assert [folder.exists() for folder in folders] == [False]
