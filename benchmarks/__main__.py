@@ -102,6 +102,10 @@ def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     options.add_argument("--size", choices=("quick", "full"), default="quick")
     options.add_argument("--results", default=str(RESULTS), metavar="FOLDER", help="default: benchmarks/results")
     chosen = options.parse_args(arguments)
+    try:
+        Path(chosen.results).mkdir(parents=True, exist_ok=True)
+    except OSError as error:  # before anything is measured
+        options.error(f"--results {chosen.results}: {error.strerror}")
     if unknown := sorted(set(chosen.names) - set(NAMES)):
         options.error(f"there is no benchmark {unknown[0]}; there are {', '.join(NAMES)}")
     return chosen

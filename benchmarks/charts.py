@@ -1,4 +1,4 @@
-"""One SVG for each benchmark: the sides of every question as bars, with the spread of their rounds."""
+"""One SVG for each benchmark: the sides of every question as bars, with the spread of their rounds and the goals."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from benchmarks.benchmark import Run, Series
+from benchmarks.benchmark import Goal, Run, Series
 from benchmarks.table import amount
 
 OURS, OTHERS, SPREAD = "#4a86c8", "#b0b7c3", "#333333"
-_INCH_A_BAR = 0.3
+_INCH_A_BAR, _INCH_ABOVE = 0.3, 0.7
+GOAL = "#c0392b"
+LEGEND = "bars: medians; thin lines: from the least to the most of the rounds; red: a goal, by the other side's median"
 _BETTER = {"more": "  more is better", "less": "  less is better", "": ""}
 
 
-def write(file: Path, name: str, run: Run) -> None:
-    """Draw it; nothing where nothing was measured, or where matplotlib is not installed (the extra `bench`)."""
+def write(file: Path, name: str, run: Run, told: str = "") -> None:
+    """Draw it, under its name and what is `told` of the run. Nothing where nothing was measured, or where matplotlib is
+    not installed (the extra `bench`)."""
     questions = list(dict.fromkeys(what for what, _ in run.series))
     if not questions or importlib.util.find_spec("matplotlib") is None:
         return
@@ -28,11 +31,15 @@ def write(file: Path, name: str, run: Run) -> None:
     sides = [[series for (asked, _), series in run.series.items() if asked == what] for what in questions]
     heights = [len(each) + 1.4 for each in sides]
     figure, axes = pyplot.subplots(
-        len(questions), 1, figsize=(9, _INCH_A_BAR * sum(heights)), height_ratios=heights, squeeze=False,
-        layout="constrained",
+        len(questions), 1, figsize=(9.5, _INCH_ABOVE + _INCH_A_BAR * sum(heights)), squeeze=False,
+        height_ratios=heights, layout="constrained",
     )  # fmt: skip
+    figure.suptitle(f"{name}{told and ': '}{told}\n{LEGEND}", fontsize=7.5, color=SPREAD)
     for what, place, each in zip(questions, axes[:, 0], sides, strict=True):
         _bars(place, what, each)
+        for goal in run.goals:
+            if goal.what == what:
+                _goal(place, goal, [series.side for series in each].index(goal.one.side))
     figure.savefig(file, metadata={"Date": None})
     pyplot.close(figure)
 
@@ -45,12 +52,20 @@ def _bars(place: Any, what: str, sides: list[Series]) -> None:
     place.hlines(range(len(sides)), least, most, color=SPREAD, linewidth=1)
     for row, series in enumerate(sides):
         place.annotate(
-            f"{amount(series.median)} {series.unit}", (max(most[row], medians[row]), row), (4, 0),
-            textcoords="offset points", va="center",
+            f"{amount(series.median)} {series.unit}", (1, row), (-2, 0), xycoords=("axes fraction", "data"),
+            textcoords="offset points", va="center", ha="right",
         )  # fmt: skip
     place.set_ylim(len(sides) - 0.5, -0.5)  # the first on top, and every bar as thick
     place.set_title(what, loc="left", fontsize=9, fontweight="bold")
     place.set_title(_BETTER[sides[0].better], loc="right", fontsize=8, color=SPREAD)
     place.spines[["top", "right", "bottom"]].set_visible(False)
-    place.set_xlim(0, 1.25 * max(most) or 1)
+    place.set_xlim(0, 1.35 * max(most) or 1)
     place.set_xticks([])
+    place.tick_params(axis="y", length=0, pad=6)
+
+
+def _goal(place: Any, goal: Goal, row: int) -> None:
+    """Where the bar of this row should reach, or end."""
+    at = goal.limit * (goal.other.median if goal.other else 1)
+    if at <= place.get_xlim()[1]:
+        place.vlines(at, row - 0.45, row + 0.45, color=GOAL, linewidth=1.5)

@@ -13,7 +13,8 @@ from proofs.servers import Server
 
 SINGLES, MEMORY = "single events", "memory of the server"
 LINE, ONE, MANY = "Layby line, 64 unanswered", "Layby HTTP, 64 connections", "Layby HTTP, each its own session"
-BEFORE, DURING, FLOODED, AFTER = "before", "with a full line", "with a line that reads no answer", "after"
+BEFORE, DURING, AFTER = "Layby, before", "Layby, with a full line", "Layby, after"
+FLOODED = "Layby, with a line that reads no answer"
 UNIT = "events/s"
 CONNECTIONS = UNANSWERED = 64
 MESSAGE = json.dumps({"id": "1", "events": [EVENT]}).encode()

@@ -15,7 +15,7 @@ from proofs.client import Client
 from proofs.engines import Engine
 from proofs.servers import Server
 
-PARKED, EVENTS, SERVER = "engine: a parked session", "engine: an event, over its own line", "server"
+PARKED, EVENTS, SERVER = "engine: a parked session", "engine: an event, beyond its own JSON", "server"
 LINKS = "connections to the engine"
 BATCHED, SINGLY = "Layby, batches of 100", "Layby, one by one"
 FULL = "Layby, one by one, feeds full"
@@ -35,6 +35,7 @@ async def measure(run: Run) -> None:
     with layby(run.folder / "tails") as server:
         await _tails(run, server, run.pick(quick=500, full=2_000))
     await _heads(run, run.pick(quick=2_000, full=10_000))
+    run.note(f"A commit has an entry in a feed, of at most LAYBY_FEED_KEEP entries: {FEED_KEEP} where feeds are full.")
     run.at_most(PARKED, "Layby", "", 5_000)
     run.at_most(EVENTS, BATCHED, "", 120)
     run.at_most(EVENTS, SINGLY, "", 120)
@@ -87,8 +88,8 @@ async def _tails(run: Run, server: Server, count: int) -> None:
         readers += await asyncio.gather(*opening)
     await asyncio.sleep(SETTLING_S)
     run.add(SERVER, TAIL, (resident_kb(server.pid) - before) / count, "kB", "less")
-    run.add(LINKS, "before the tails", connections, "connections")
-    run.add(LINKS, f"with {count:,} tails", _connections(server), "connections")
+    run.add(LINKS, "Layby, before the tails", connections, "connections")
+    run.add(LINKS, f"Layby, with {count:,} tails", _connections(server), "connections")
     for reader in readers:
         reader.close()
 

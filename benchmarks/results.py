@@ -21,7 +21,7 @@ def write(folder: Path, benchmark: Benchmark, run: Run) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     found = {"asks": benchmark.asks, "machine": machine(), **_as_json(run)}
     (folder / f"{benchmark.name}.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-    charts.write(folder / f"{benchmark.name}.svg", benchmark.name, run)
+    charts.write(folder / f"{benchmark.name}.svg", benchmark.name, run, f"{run.size} size; {_heading()}")
 
 
 def write_table(folder: Path, table: str) -> None:

@@ -49,7 +49,7 @@ def judgement(goal: Goal) -> str:
 
 def amount(value: float) -> str:
     """As many digits as mean something."""
-    if value >= 100:
+    if value >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"
 

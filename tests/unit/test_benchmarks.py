@@ -118,7 +118,7 @@ def test_a_goal_in_a_unit_is_told_with_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [(12_345.6, "12,346"), (99.94, "99.9"), (5.678, "5.68"), (0.01234, "0.0123"), (0, "0.0000")]
+    ("value", "told"), [(12_345.6, "12,346"), (99.94, "99.9"), (5.678, "5.68"), (0.01234, "0.0123"), (0, "0"), (7, "7")]
 )
 def test_an_amount_has_as_many_digits_as_mean_something(value: float, told: str) -> None:
     assert amount(value) == told
