@@ -87,7 +87,8 @@ class Topic:
         """Whether this process has a commit under way."""
         self._committing = under_way
         if not under_way:
-            self.heard(self._announced)
+            announced, self._announced = self._announced, 0  # told once: the store may go back behind it
+            self.heard(announced)
 
     def doubt(self) -> None:
         """Let every reader look into the store, whatever is known here."""
@@ -138,8 +139,8 @@ class Topic:
             return
         if self.recent and lines[0].seq <= self.recent[-1].seq:
             self.doubt()  # the store went back, and gives numbers out again
-        elif self.recent and not _follows(lines[0], self.recent[-1]):
-            self._forget()
+        elif not self.recent or not _follows(lines[0], self.recent[-1]):
+            self._forget()  # of what went before too: one line may be more than is kept, and leave its hash alone
         self._shared.clear()
         for line in lines:
             self.recent.append(line)
