@@ -9,7 +9,7 @@ import pytest
 
 from eventstore.domain.events import GENESIS, chain
 from eventstore.store import Line
-from eventstore.topic import AT_ONCE, RECENT_BYTES, Chunk, Place, Topic
+from eventstore.topic import AT_ONCE, HELD_BACK_S, RECENT_BYTES, Chunk, Place, Topic
 
 pytestmark = pytest.mark.anyio
 
@@ -193,3 +193,16 @@ async def test_what_a_line_too_large_to_keep_leaves_behind_is_not_taken_for_what
     commit(topic, ours)
     assert topic.handed_over(Place(2, lost)) is None
     assert topic.handed_over(Place(2, stays))
+
+
+async def test_an_announcement_waits_for_a_commit_only_a_moment_since_its_answer_may_be_lost():
+    topic = Topic()
+    reader = Reader(topic, 1)
+    await asyncio.sleep(0)
+    topic.committing(True)
+    topic.announced(3)
+    await asyncio.sleep(HELD_BACK_S / 5)
+    assert not reader.task.done()
+    await asyncio.wait_for(reader.task, 5)
+    assert topic.last_seq == 3
+    await reader.end()
