@@ -1,5 +1,5 @@
 """Round trips over the connections of a pool of redis-py: every command in one write, every reply read under one
-deadline.
+deadline, which moves on while replies come in.
 
 redis-py's own pipelines pack commands in Python, whatever parser is installed, set a timer for each reply, and give
 their connection back to a pool that takes longer to hand one out than an engine takes to answer. All of that is several
@@ -37,15 +37,16 @@ class Exchange:
     async def run(self, commands: Iterable[Packed], patience_s: float) -> list[Any]:
         """The replies to these commands, in their order. An error that one was answered with stands in its place.
 
-        Raises errors of connections, among them `TimeoutError` of redis-py after `patience_s`; what was done is then
-        unknown, and the connection is closed, so that nobody hears the replies of others.
+        Raises errors of connections, among them `TimeoutError` of redis-py where the next reply takes longer than
+        `patience_s`; what was done is then unknown, and the connection is closed, so that nobody hears the replies of
+        others. Many large replies may take longer than that in all, over a slow road.
         """
         packed = [pack(command) for command in commands]
         connection = await self._take()
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(patience_s) as deadline:
                 if isinstance(connection, Link):
-                    return await connection.exchange(b"".join(packed), len(packed))
+                    return await connection.exchange(b"".join(packed), len(packed), _postponed(deadline, patience_s))
                 return await _exchange(connection, packed)
         except TimeoutError:
             raise redis_errors.TimeoutError("no answer in time") from None
@@ -62,6 +63,20 @@ class Exchange:
                 return connection
             await self._pool.release(connection)  # which connects it again when it is next needed
         return await self._pool.get_connection()
+
+
+def _postponed(deadline: asyncio.Timeout, patience_s: float) -> Callable[[], None]:
+    """Grants as long again from now on; seldom by setting another timer, since most replies come at once."""
+    clock = asyncio.get_running_loop().time
+    granted = clock()
+
+    def postpone() -> None:
+        nonlocal granted
+        if (now := clock()) - granted > patience_s / 8:
+            granted = now
+            deadline.reschedule(now + patience_s)
+
+    return postpone
 
 
 async def _exchange(connection: Any, packed: list[bytes]) -> list[Any]:

@@ -8,7 +8,7 @@ for a fault of ours, and not for an engine that is away. Here both are what they
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from redis import exceptions as redis_errors
@@ -33,15 +33,19 @@ class Link(AbstractConnection):
         except _LOST as error:
             raise _explained(error) from error
 
-    async def exchange(self, data: bytes, count: int) -> list[Any]:
-        """Send packed commands, and read so many replies, however long that takes; a refusal stands in its place. The
-        same can be done by the methods above, which set up a task and a timer for each. After an error, or where it
-        was cancelled, the connection is closed."""
+    async def exchange(self, data: bytes, count: int, heard: Callable[[], None]) -> list[Any]:
+        """Send packed commands, and read so many replies, however long that takes; a refusal stands in its place.
+        `heard` is called once they are sent, and between replies. The same can be done by the methods above, which set
+        up a task and a timer for each. After an error, or where it was cancelled, the connection is closed."""
         writer, parser = self._open_ends
         try:
             writer.write(data)
             await writer.drain()
-            return [await parser.read_response() for _ in range(count)]
+            replies = list[Any]()
+            for _ in range(count):
+                heard()
+                replies.append(await parser.read_response())
+            return replies
         except (OSError, *_LOST) as error:
             await self.disconnect(nowait=True)
             raise _explained(error) from error

@@ -15,6 +15,8 @@ RECENT_LINES = 256
 RECENT_BYTES = 256 * 1024
 AT_ONCE = 64
 """Readers that are served before other work gets its turn."""
+HELD_BACK_S = 0.05
+"""How long an announcement waits for the answer to a commit: that may have been lost, or wait for a slow disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Topic:
         self.version: int = 0
         self._committing: bool = False
         self._announced: int = 0
+        self._patience: asyncio.TimerHandle | None = None
         self.recent: deque[Line] = deque()
         self._shared: dict[tuple[int, str], Chunk] = {}  # the newest lines from a place on, for all who stand there
         self._before: str = ""  # the hash before the first of them, once it is known
@@ -78,16 +81,26 @@ class Topic:
     def announced(self, seq: int) -> None:
         """The same, as the engine tells it. Where this process is committing, the answer to that brings the lines
         along, and often comes a moment later: whoever was woken now would read what is about to be handed over."""
-        if self._committing:
-            self._announced = max(self._announced, seq)
-        else:
+        if not self._committing:
             self.heard(seq)
+        elif seq > self.last_seq:
+            self._announced = max(self._announced, seq)
+            if self._patience is None:
+                self._patience = asyncio.get_running_loop().call_later(HELD_BACK_S, self._wait_no_longer)
+
+    def _wait_no_longer(self) -> None:
+        self._patience = None
+        self._tell_announced()
+
+    def _tell_announced(self) -> None:
+        announced, self._announced = self._announced, 0  # told once: the store may go back behind it
+        self.heard(announced)
 
     def committing(self, under_way: bool) -> None:
         """Whether this process has a commit under way."""
         self._committing = under_way
         if not under_way:
-            self.heard(self._announced)
+            self._tell_announced()
 
     def doubt(self) -> None:
         """Let every reader look into the store, whatever is known here."""
@@ -138,8 +151,8 @@ class Topic:
             return
         if self.recent and lines[0].seq <= self.recent[-1].seq:
             self.doubt()  # the store went back, and gives numbers out again
-        elif self.recent and not _follows(lines[0], self.recent[-1]):
-            self._forget()
+        elif not self.recent or not _follows(lines[0], self.recent[-1]):
+            self._forget()  # of what went before too: one line may be more than is kept, and leave its hash alone
         self._shared.clear()
         for line in lines:
             self.recent.append(line)

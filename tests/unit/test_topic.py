@@ -9,7 +9,7 @@ import pytest
 
 from eventstore.domain.events import GENESIS, chain
 from eventstore.store import Line
-from eventstore.topic import AT_ONCE, Chunk, Place, Topic
+from eventstore.topic import AT_ONCE, HELD_BACK_S, RECENT_BYTES, Chunk, Place, Topic
 
 pytestmark = pytest.mark.anyio
 
@@ -167,3 +167,42 @@ async def test_an_announcement_counts_when_the_commit_came_to_nothing_or_was_of_
     topic.committing(False)  # of a commit that began before anybody followed
     topic.announced(4)
     assert topic.last_seq == 4
+
+
+async def test_an_announcement_that_was_held_back_is_told_once_though_the_store_goes_back_behind_it():
+    topic = Topic()
+    topic.learned(5, 0, ended=False)
+    topic.committing(True)
+    topic.announced(9)
+    topic.committing(False)
+    assert topic.last_seq == 9
+    topic.learned(6, 9, ended=False)  # a failover has lost the rest
+    version = topic.version
+    topic.committing(True)
+    commit(topic, lines(7, 7))
+    topic.committing(False)
+    topic.learned(7, topic.last_seq, ended=False)
+    assert (topic.last_seq, topic.version, len(topic.recent)) == (7, version, 1)
+
+
+async def test_what_a_line_too_large_to_keep_leaves_behind_is_not_taken_for_what_others_wrote_since():
+    topic, text = Topic(), b"x" * (RECENT_BYTES + 1)
+    commit(topic, [Line(1, "a.b", text, lost := chain(GENESIS, text))])
+    assert not topic.recent
+    ours = lines(2, 2, stays := lines(1, 1)[0].hash)  # the first event was lost, and somebody else has written another
+    commit(topic, ours)
+    assert topic.handed_over(Place(2, lost)) is None
+    assert topic.handed_over(Place(2, stays))
+
+
+async def test_an_announcement_waits_for_a_commit_only_a_moment_since_its_answer_may_be_lost():
+    topic = Topic()
+    reader = Reader(topic, 1)
+    await asyncio.sleep(0)
+    topic.committing(True)
+    topic.announced(3)
+    await asyncio.sleep(HELD_BACK_S / 5)
+    assert not reader.task.done()
+    await asyncio.wait_for(reader.task, 5)
+    assert topic.last_seq == 3
+    await reader.end()
