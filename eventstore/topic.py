@@ -87,7 +87,8 @@ class Topic:
         """Whether this process has a commit under way."""
         self._committing = under_way
         if not under_way:
-            self.heard(self._announced)
+            announced, self._announced = self._announced, 0  # once: the store may go back behind it
+            self.heard(announced)
 
     def doubt(self) -> None:
         """Let every reader look into the store, whatever is known here."""

@@ -167,3 +167,15 @@ async def test_an_announcement_counts_when_the_commit_came_to_nothing_or_was_of_
     topic.committing(False)  # of a commit that began before anybody followed
     topic.announced(4)
     assert topic.last_seq == 4
+
+
+async def test_what_was_announced_counts_once():
+    topic = Topic()
+    topic.committing(True)
+    topic.announced(9)
+    topic.committing(False)
+    topic.learned(4, 9, ended=False)  # the store went back
+    version = topic.version
+    topic.committing(True)
+    topic.committing(False)
+    assert (topic.last_seq, topic.version) == (4, version)
