@@ -179,3 +179,18 @@ async def test_what_was_announced_counts_once():
     topic.committing(True)
     topic.committing(False)
     assert (topic.last_seq, topic.version) == (4, version)
+
+
+async def test_a_reader_that_fails_harms_neither_the_commit_nor_the_others():
+    def failing(_: Chunk) -> bool:
+        raise RuntimeError("a fault of ours")
+
+    topic, new = Topic(), lines(1, 2)
+    failed = asyncio.create_task(topic.changed(Place(1, GENESIS, failing), 60))
+    other = Reader(topic, 1, GENESIS)
+    await asyncio.sleep(0)
+    commit(topic, new[:1])
+    await failed  # it is woken, and asks
+    commit(topic, new[1:])
+    assert other.texts == [line.text for line in new]
+    await other.end()
