@@ -47,8 +47,8 @@ class HeadWithBody:
         return self._transport.is_closing()
 
     def _flush(self) -> None:
-        if self._held:
-            held, self._held = self._held, b""
+        held, self._held = self._held, b""
+        if held and not self._transport.is_closing():  # uvloop's raises once the connection is lost
             self._transport.write(held)
 
 

@@ -33,6 +33,7 @@ class Lane:
         self.keys: SessionKeys = keys
         self._crowd: Crowd = crowd
         self.queue: dict[Pending, None] = {}
+        """What has no answer yet. (Not the same as an answer that is not done: whoever waits for it may have gone.)"""
         self.head: Head | None = None
         self.calls: dict[str, Known] = {}
         self.sums: dict[str, str] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from typing import Any
 
 from eventstore.domain.events import chain
 from eventstore.store import Line
+
+log = logging.getLogger("layby.store")
 
 RECENT_LINES = 256
 RECENT_BYTES = 256 * 1024
@@ -140,10 +143,16 @@ class Topic:
             asyncio.get_running_loop().call_soon(self._tell)
 
     def _delivered(self, place: Place) -> bool:
-        if place.deliver is None or self.ended or not (chunk := self.handed_over(place)) or not place.deliver(chunk):
+        if place.deliver is None or self.ended or not (chunk := self.handed_over(place)):
             return False
-        place.move(chunk)
-        return True
+        try:
+            taken = place.deliver(chunk)
+        except Exception:  # neither whoever commits nor the other readers may suffer from one
+            log.exception("a reader could not be handed what was committed")
+            return False
+        if taken:
+            place.move(chunk)
+        return taken
 
     def remember(self, lines: list[Line]) -> None:
         """Keep the lines of a commit for those who are about to read them."""

@@ -215,7 +215,7 @@ class Writer:
                     break
                 if await self._attempt(lane, batch):
                     return
-                batch = [item for item in batch if not item.answer.done()]
+                batch = [item for item in batch if item in lane.queue]
                 if not batch:
                     return
             raise Overloaded("others write this session at the same time; try again")
@@ -232,7 +232,7 @@ class Writer:
         clock = self._clocks.of(lane.keys.partition.number)
         if lane.head is None or not clock.known:
             await self._load(lane, pending, [])
-            pending = [item for item in pending if not item.answer.done()]
+            pending = [item for item in pending if item in lane.queue]
             if not pending:
                 return True
         assert lane.head is not None

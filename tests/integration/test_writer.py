@@ -130,6 +130,31 @@ async def test_a_caller_that_goes_away_leaves_its_command_and_the_others_alone(s
     assert await texts(store) == list(range(20))
 
 
+async def test_a_caller_that_goes_away_changes_no_order_where_its_batch_is_decided_again(
+    store: EventStore, other: EventStore
+) -> None:
+    await create(store)
+    await send(other, note("theirs"))  # which `store` has not heard of: its next batch is refused once
+    answers = [store.writer.submit(TENANT, "s1", publish(note(text)), AGENT) for text in ("a", "b")]
+    answers[0].cancel()
+    await answers[1]
+    assert await texts(store) == ["theirs", "a", "b"]
+
+
+async def test_a_command_that_nobody_waits_for_is_carried_out_though_it_needs_more_than_is_remembered(
+    store: EventStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventstore.lane.CACHED_CHARACTERS", 0)
+    await create(store)
+    await send(store, ask("c1"))
+    await until(lambda: not store.writer._tasks)
+    answer = store.writer.submit(TENANT, "s1", publish(ask("c1")), AGENT)  # which needs the record of the call
+    answer.cancel()
+    async with asyncio.timeout(5):
+        await store.writer.idle()
+    assert store.writer.waiting == 0
+
+
 async def test_closing_finishes_what_was_accepted(opened: OpenStore, store: EventStore) -> None:
     closing = await opened()
     await create(closing)

@@ -206,3 +206,18 @@ async def test_an_announcement_waits_for_a_commit_only_a_moment_since_its_answer
     await asyncio.wait_for(reader.task, 5)
     assert topic.last_seq == 3
     await reader.end()
+
+
+async def test_a_reader_that_fails_harms_neither_the_commit_nor_the_others():
+    def failing(_: Chunk) -> bool:
+        raise RuntimeError("a fault of ours")
+
+    topic, new = Topic(), lines(1, 2)
+    failed = asyncio.create_task(topic.changed(Place(1, GENESIS, failing), 60))
+    other = Reader(topic, 1, GENESIS)
+    await asyncio.sleep(0)
+    commit(topic, new[:1])
+    await failed  # it is woken, and asks
+    commit(topic, new[1:])
+    assert other.texts == [line.text for line in new]
+    await other.end()
