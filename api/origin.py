@@ -22,6 +22,8 @@ from eventstore.domain.errors import UntrustedOrigin
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _WITHOUT_DOTS: Final = re.compile(r"[a-z][a-z0-9_-]*(?::\d{0,5})?", re.ASCII | re.IGNORECASE)
 """A service of a container, an alias of this machine. Nobody can register such a name, so no stranger's page has it."""
+_USUAL_HOST: Final = 256
+"""Longer ones, of so many bytes, are judged each time, and not remembered."""
 _HOST = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]/@]+))(?::\d{0,5})?", re.ASCII)
 
 
@@ -44,7 +46,7 @@ class OpenDoor:
     def _check(self, scope: Scope) -> None:
         origin = fetched = None
         for name, value in scope["headers"]:
-            if name == b"host" and not self._is_ours(value):
+            if name == b"host" and not (self._is_ours if len(value) <= _USUAL_HOST else self._judge)(value):
                 raise UntrustedOrigin(
                     "an open server is reached as localhost, by a loopback address or by a name without dots; Host is"
                     + " none of these"

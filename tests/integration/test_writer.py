@@ -24,7 +24,7 @@ from eventstore.domain.errors import (
 from eventstore.eventstore import EventStore
 from proofs.proxy import Proxy
 from tests.integration.conftest import OpenStore
-from tests.integration.stores import TENANT, count, create, note, send, stored, texts, types, until
+from tests.integration.stores import TENANT, count, create, key, note, send, stored, texts, types, until
 from tests.unit.domain.given import AGENT, ANNA, approve, ask, event, publish, reject, turn
 
 pytestmark = pytest.mark.anyio
@@ -406,3 +406,13 @@ async def test_a_fault_of_ours_in_one_command_spares_those_that_share_its_batch(
     heard = await asyncio.gather(*sent, return_exceptions=True)
     assert isinstance(heard[1], InternalError)
     assert await texts(store) == ["a", "b"]
+
+
+async def test_who_asks_for_the_answer_of_a_command_whose_caller_has_gone_gets_it(store: EventStore) -> None:
+    await create(store)
+    first = store.writer.submit(TENANT, "s1", publish(note()), AGENT, key("k"))
+    first.cancel()
+    answer = store.writer.under_way(TENANT, "s1", key("k"))
+    assert answer is not None
+    assert (await asyncio.wait_for(answer, 10)).result["first_seq"] == 2
+    assert store.writer.under_way(TENANT, "s1", key("k")) is None

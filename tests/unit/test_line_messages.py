@@ -20,9 +20,17 @@ def test_the_events_are_found_as_they_were_sent(message):
     assert line_messages.events_text(message % EVENTS) == EVENTS
 
 
-def test_an_id_with_brackets_takes_a_little_more_along():
-    message = b'{"id":"[1]","events":%s}' % EVENTS
-    assert line_messages.events_text(message) == b'[1]","events":' + EVENTS
+@pytest.mark.parametrize("name", ["[1]", "job[3]", "]", 'a","events":[]', "\N{FULLWIDTH LEFT SQUARE BRACKET}"])
+def test_the_id_does_not_count_whatever_it_holds(name):
+    """So that the same key may go on over HTTP."""
+    told = json.dumps(name).encode()
+    assert line_messages.events_text(b'{"id":%s,"events":%s}' % (told, EVENTS)) == EVENTS
+    assert line_messages.events_text(b'{"events":%s,"id":%s}' % (EVENTS, told)) == EVENTS
+
+
+def test_long_numbers_and_the_last_of_two_are_as_they_are_read():
+    long = b'[{"type":"a.b","data":{"n":%s}}]' % (b"9" * 6_000)
+    assert line_messages.events_text(b'{"id":"1","events":[],"events":%s}' % long) == long
 
 
 @pytest.mark.parametrize("expected", [None, 0, 1, 10**30])
