@@ -46,7 +46,7 @@ async def _lines(run: Run, server: Server, part: str) -> None:
         run.figure("closed with", _shown(lines.codes))
     if part != "lines":
         run.progress("lines that read nothing")
-        await Floods(run, server, run.pick(quick=1, full=5), run.pick(quick=10, full=500)).prove()
+        await Floods(run, server, run.pick(quick=1, full=3), run.pick(quick=10, full=100)).prove()
     await asyncio.sleep(REST_S)
     await lines.judge_left()
 

@@ -10,14 +10,16 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from proofs.hostile.exchange import ANSWERED_S
 from proofs.hostile.fuzzing import GROWTH_MIB, resident_mib
 from proofs.hostile.lines import events_of, line_of, session
 from proofs.line import BINARY, CONTINUED, PING, frame, opened_line
-from proofs.proof import Run
+from proofs.proof import Breach, Run
 from proofs.servers import Server
 
+_T = TypeVar("_T")
 BATCH = 3
 LARGE = 10_000
 ROOM = 4_096
@@ -70,7 +72,7 @@ class Floods:
                 for flood in floods:
                     flood.cancel()
             for name in names:
-                grown = await events_of(self.run, honest, name)
+                grown = await self._in_time(events_of(self.run, honest, name))
                 self.run.check(grown % BATCH == 0, f"a flood of batches of {BATCH} has left {grown} events")
         self.run.check(most - before < GROWTH_MIB, f"floods made the server grow from {before:.0f} to {most:.0f} MiB")
         self.run.figure("lines that read nothing, and frames on them", f"{len(names)}, {self.sent:,}")
@@ -79,7 +81,7 @@ class Floods:
 
     async def _flood(self, name: str, first: bytes, again: bytes) -> None:
         """Until it is ended, or the server hangs up."""
-        async with opened_line(self.server.port, line_of(name), limit_s=ANSWERED_S, ahead=ROOM) as line:
+        async with opened_line(self.server.port, line_of(name), ahead=ROOM) as line:
             line.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, ROOM)
             try:
                 with contextlib.suppress(OSError):
@@ -93,7 +95,7 @@ class Floods:
 
     async def _by_request(self) -> None:
         async with self.server.client() as client:
-            name = await session(self.run, client)
+            name = await self._in_time(session(self.run, client))
 
             async def ask() -> bool:
                 answer = await client.request("POST", f"/v1/sessions/{name}/events", {"type": "a.b"})
@@ -102,9 +104,9 @@ class Floods:
             await self._served(ask)
 
     async def _by_line(self) -> None:
-        async with self.server.client() as client:
-            name = await session(self.run, client)
-        async with opened_line(self.server.port, line_of(name), limit_s=ANSWERED_S) as line:
+        async with self.server.client() as client, contextlib.AsyncExitStack() as kept:
+            name = await self._in_time(session(self.run, client))
+            line = await self._in_time(kept.enter_async_context(opened_line(self.server.port, line_of(name))))
 
             async def ask() -> bool:
                 await line.send(_batch(""))
@@ -114,10 +116,14 @@ class Floods:
 
     async def _served(self, ask: Callable[[], Awaitable[bool]]) -> None:
         for _ in range(self.wanted):
-            began = time.monotonic()
-            try:
-                async with asyncio.timeout(ANSWERED_S):
-                    self.run.check(await ask(), "beside floods somebody else is refused")
-            except TimeoutError:
-                self.run.check(False, f"beside floods others wait longer than {ANSWERED_S:.0f} s")
+            self.run.check(await self._in_time(ask()), "beside floods somebody else is refused")
+
+    async def _in_time(self, answer: Awaitable[_T]) -> _T:
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(ANSWERED_S):
+                return await answer
+        except TimeoutError:
+            raise Breach(f"beside floods others wait longer than {ANSWERED_S:.0f} s") from None
+        finally:
             self.slowest_s = max(self.slowest_s, time.monotonic() - began)
