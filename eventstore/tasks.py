@@ -13,13 +13,19 @@ async def end(*tasks: asyncio.Task[Any]) -> None:
     """Cancel tasks and wait until they have ended, however they take it.
 
     One cancellation is not always enough: code on the way may turn it into an error of its own (seen in redis-py while
-    it waits for a connection), and a task that then goes on would never end.
+    it waits for a connection), and a task that then goes on would never end. Whoever is cancelled meanwhile is so
+    afterwards.
     """
-    running = {task for task in tasks if not task.done()}
+    running, cancelled = {task for task in tasks if not task.done()}, None
     while running:
         for task in running:
             task.cancel()
-        _, running = await asyncio.wait(running, timeout=0.2)
+        try:
+            _, running = await asyncio.wait(running, timeout=0.2)
+        except asyncio.CancelledError as error:  # of the one who waits: nobody else would end them
+            cancelled = error
+    if cancelled:
+        raise cancelled
 
 
 def heed_cancellation() -> None:

@@ -1,12 +1,13 @@
-"""One reading for many."""
+"""Ending tasks, and one reading for many."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
-from eventstore.tasks import Shared
+from eventstore.tasks import Shared, end
 
 pytestmark = pytest.mark.anyio
 
@@ -68,3 +69,19 @@ async def test_whoever_goes_away_takes_the_answer_from_nobody() -> None:
     await slow.settle()
     slow.begun[0].set_result(1)
     assert await stays == 1
+
+
+async def test_tasks_are_ended_also_where_the_one_who_ends_them_is_cancelled() -> None:
+    async def stubborn() -> None:
+        for _ in range(3):  # some cancellations get lost on the way
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+
+    work = asyncio.create_task(stubborn())
+    await asyncio.sleep(0)
+    ending = asyncio.create_task(end(work))
+    await asyncio.sleep(0.01)
+    ending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(ending, 10)
+    assert work.done()
