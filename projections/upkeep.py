@@ -23,6 +23,8 @@ AT_ONCE = 4
 """How many partitions it works at: most of the time is spent waiting for the engine."""
 REST = 3.0
 """After each partition it rests this many times as long as that took: requests come first."""
+LONGEST_REST_S = 1.0
+"""But never longer: what comes meanwhile waits for it."""
 
 
 class Upkeep:
@@ -77,7 +79,7 @@ class Upkeep:
             self._behind.discard(number)
             began = clock()
             await self._project(number)
-            await asyncio.sleep((clock() - began) * REST)
+            await asyncio.sleep(min((clock() - began) * REST, LONGEST_REST_S))
 
     async def _project(self, number: int) -> None:
         """A partition that cannot be projected now must not hold up the others; the next commit tries again."""

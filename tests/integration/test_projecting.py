@@ -16,6 +16,7 @@ from eventstore.eventstore import EventStore
 from eventstore.scripts import ScriptCall
 from projections import folding
 from projections import layout as layouts
+from projections import upkeep
 from projections.generation import PROJECT, WRITES_AT_ONCE, Generation, Moved
 from projections.layout import Layout
 from projections.read_models import ReadModels
@@ -472,3 +473,17 @@ async def test_a_damaged_model_is_built_anew_and_stops_nobody(
     assert await served(store, number) != "0"
     await until(lambda: _clean(store))
     await check(models, store)
+
+
+async def test_after_a_long_catch_up_the_background_work_rests_only_a_moment(
+    store: EventStore, models: ReadModels, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It rests in proportion to the work, which may have been a million events; and others wait for the end of it."""
+    monkeypatch.setattr(upkeep, "REST", 1e9)
+    monkeypatch.setattr(upkeep, "LONGEST_REST_S", 0.05)
+    models.start()
+    for name in ("s1", "s2", "s3"):
+        await create(store, name)
+        projector = models._upkeep.projectors[store.session_keys(TENANT, name).partition.number]
+        await until(lambda view=projector.layout.session(TENANT, name).view: redis.exists(view))
+    await models.close()
