@@ -14,9 +14,8 @@ from redis.asyncio import Redis
 from eventstore.connection import Connection
 from eventstore.eventstore import EventStore
 from eventstore.scripts import ScriptCall
-from projections import folding
+from projections import folding, upkeep
 from projections import layout as layouts
-from projections import upkeep
 from projections.generation import PROJECT, WRITES_AT_ONCE, Generation, Moved
 from projections.layout import Layout
 from projections.read_models import ReadModels
