@@ -484,5 +484,6 @@ async def test_after_a_long_catch_up_the_background_work_rests_only_a_moment(
     for name in ("s1", "s2", "s3"):
         await create(store, name)
         projector = models._upkeep.projectors[store.session_keys(TENANT, name).partition.number]
-        await until(lambda view=projector.layout.session(TENANT, name).view: redis.exists(view))
+        view = projector.layout.session(TENANT, name).view
+        await until(lambda view=view: redis.exists(view))
     await models.close()
