@@ -13,6 +13,7 @@ import os
 import signal
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,16 +56,16 @@ def _strike(file: str, victims: list[str]) -> None:
 
 def watch_sending(point: str, *shas: str) -> None:
     """From now on the point is reached whenever a script with one of these digests has left, before its answer."""
-    from redis.asyncio.connection import AbstractConnection  # where it is used anyway
+    from eventstore.links import Link  # where it is used anyway
 
-    send = AbstractConnection.send_packed_command
+    exchange, wanted = Link.exchange, [sha.encode() for sha in shas]
 
-    async def send_and_reach(self: AbstractConnection, command: Any, *arguments: Any, **options: Any) -> None:
-        await send(self, command, *arguments, **options)
-        parts = (
-            [command] if isinstance(command, bytes) else [bytes(part) for part in command if not isinstance(part, str)]
-        )
-        if any(sha.encode() in part for sha in shas for part in parts):
-            reach(point)
+    async def exchange_and_reach(self: Link, data: bytes, count: int, heard: Callable[[], None]) -> list[Any]:
+        def sent() -> None:
+            heard()
+            if any(sha in data for sha in wanted):
+                reach(point)
 
-    AbstractConnection.send_packed_command = send_and_reach
+        return await exchange(self, data, count, sent)
+
+    Link.exchange = exchange_and_reach

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +16,8 @@ from redis.asyncio import Redis
 
 from eventstore.exchange import Exchange
 from eventstore.node import MAX_CONNECTIONS, connect
+from proofs import faults
+from tests.architecture.tree import ROOT
 from tests.scripts.engines import HeldEngine
 
 pytestmark = pytest.mark.anyio
@@ -89,3 +96,27 @@ async def test_an_engine_that_is_gone_is_an_error_of_connections_and_is_found_ag
     with pytest.raises(redis_errors.ConnectionError):
         await under_way
     assert len(await ids(exchange)) == 1
+
+
+def test_the_crash_proof_is_told_of_a_script_that_has_left(engine: HeldEngine, tmp_path: Path) -> None:
+    plan, alive = tmp_path / "plan", tmp_path / "alive"
+    faults.plan(plan, "sent", 1, ["self"])
+    code = f"""
+import asyncio
+from pathlib import Path
+from proofs import faults
+faults.watch_sending("sent", "f" * 40)
+from eventstore.exchange import Exchange
+from eventstore.node import connect
+
+async def main():
+    exchange = Exchange(connect({engine.url!r}).connection_pool)
+    await exchange.run([("ECHO", "another")], 5)
+    Path({str(alive)!r}).touch()
+    await exchange.run([("EVALSHA", "f" * 40, 0)], 5)
+
+asyncio.run(main())
+"""
+    environment = os.environ | {faults.PLAN: str(plan)}
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, timeout=60, check=False)
+    assert (ended.returncode, alive.exists()) == (-signal.SIGKILL, True)
