@@ -96,11 +96,13 @@ class Wire:
             self._calm()
 
     def _befall(self, fault: Fault) -> None:
-        """Whoever waits in silence waits long: so it comes to pass twice; any other comes as often as not."""
+        """Silence is waited out, which takes long: it befalls two pipelines. Any other fault befalls the first one, and
+        every other one after it: many commits may share few pipelines, so chance alone could spare them all."""
         self._between.befell = 0
         if fault in SILENT:
             self._between.faults.extend([fault] * 2)
         else:
+            self._between.faults.append(fault)
             self._between.choose = lambda: fault if self._random.random() < 0.5 else None
 
     def _calm(self) -> None:

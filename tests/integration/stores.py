@@ -80,11 +80,19 @@ async def skip_without_waitaof(client: Redis) -> None:
         pytest.skip("this engine has no WAITAOF")
 
 
+async def now(store: EventStore) -> int:
+    """The engine's clock, in milliseconds."""
+    seconds, micros = await store.connection.command("TIME")
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
 async def passed(store: EventStore, ms: int) -> None:
-    """Wait until the engine's clock is past this time."""
+    """Wait until this time is past for the engine, and for what the store writes next: its estimate of the engine's
+    clock is never ahead of it, but may be behind."""
 
     async def is_past() -> bool:
-        seconds, micros = await store.connection.command("TIME")
-        return int(seconds) * 1000 + int(micros) // 1000 > ms
+        if store.clock.known and store.clock.now() <= ms:
+            return False
+        return await now(store) > ms
 
     await until(is_past)

@@ -14,7 +14,7 @@ from eventstore.eventstore import EventStore
 from projections.read_models import ReadModels
 from tests.integration.conftest import OpenStore
 from tests.integration.models import check, dump, inbox, leftovers, names, project, session_ids, sessions
-from tests.integration.stores import TENANT, create, note, passed, send, stored
+from tests.integration.stores import TENANT, create, note, now, passed, send, stored
 from tests.unit.domain.given import HOUR, approve, ask, connect, event, reject, turn
 
 pytestmark = pytest.mark.anyio
@@ -127,8 +127,7 @@ async def test_sessions_come_with_the_newest_activity_first(store: EventStore, m
 
 
 async def _later(store: EventStore) -> None:
-    seconds, micros = await store.connection.command("TIME")
-    await passed(store, int(seconds) * 1000 + int(micros) // 1000)
+    await passed(store, await now(store))
 
 
 async def test_sessions_of_the_same_moment_are_paged_without_a_gap_or_a_repeat(store: EventStore, models: ReadModels):

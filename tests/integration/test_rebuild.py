@@ -128,7 +128,6 @@ async def test_under_load_it_ends_as_a_fold_of_the_streams(store: EventStore, mo
 async def test_one_that_was_killed_leaves_the_old_models_and_the_next_one_cleans_up(
     store: EventStore, models: ReadModels, monkeypatch: pytest.MonkeyPatch, at: int
 ):
-    monkeypatch.setattr(lock, "HELD_MS", 300)
     await _fill(store, 6)
     await project(models, store)
     before = await dump(store)
@@ -142,6 +141,8 @@ async def test_one_that_was_killed_leaves_the_old_models_and_the_next_one_cleans
         await rebuilding
     assert await dump(store) == before
     assert await leftovers(store)
+    for partition in store.keys.all_partitions():  # the locks of the killed one lapse
+        await store.connection.command("PEXPIRE", layouts.building(partition), 1)
     await Rebuild(store.connection, store.keys).all()
     assert await dump(store) == before
     await check(models, store)
@@ -200,12 +201,17 @@ async def test_a_generation_that_was_cleared_away_cannot_be_finished(store: Even
 
 
 async def test_a_lock_is_renewed_for_as_long_as_it_is_held(store: EventStore, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(lock, "HELD_MS", 200)
-    monkeypatch.setattr(lock, "RENEWED_S", 0.05)
+    monkeypatch.setattr(lock, "RENEWED_S", 0.01)
     connection = store.connection
+    almost_over = lock.HELD_MS // 2
     async with locked(connection, REBUILDING, "me"):
-        for _ in range(10):
-            await asyncio.sleep(0.05)
+        for _ in range(3):
+            await connection.command("PEXPIRE", REBUILDING, almost_over)
+
+            async def renewed() -> bool:
+                return await connection.command("PTTL", REBUILDING) > almost_over
+
+            await until(renewed)
             assert await connection.command("GET", REBUILDING) == b"me"
     async with locked(connection, REBUILDING, "me"):
         await connection.command("SET", REBUILDING, "you")

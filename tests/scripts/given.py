@@ -84,7 +84,7 @@ async def first(server: Server, *lines: str, **more: Any) -> Commit:
 def following(
     base: Head,
     *lines: str | bytes,
-    at: int,
+    at: int | None = None,
     revision: str = "",
     keys: SessionKeys = S1,
     waiting: dict[str, int] | None = None,
@@ -94,7 +94,11 @@ def following(
     before: int | None = None,
     process: str = "p1",
 ) -> Commit:
-    """The commit that comes after `base`, with these lines; `waiting` are the calls that wait then, by deadline."""
+    """The commit that comes after `base`, with these lines; `waiting` are the calls that wait then, by deadline.
+
+    Without `at` it carries the time of `base`, which no clock has yet to reach: two commits may fit in a millisecond.
+    """
+    at = base.session.time if at is None else at
     session = replace(base.session.copy(), session_id=keys.session_id, time=at)
     if waiting is not None:
         session.waiting = {name: Waiting("approval", due) for name, due in waiting.items()}

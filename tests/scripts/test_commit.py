@@ -47,7 +47,7 @@ async def test_a_call_that_waits_has_a_marker_until_its_deadline(server: Server)
 async def test_a_call_that_waits_no_more_has_no_marker(server: Server) -> None:
     now = await server.now()
     head = await server.ok(await first(server, waiting={"c1": now + HOUR, "c2": now + HOUR}))
-    await server.ok(following(head, "two", at=now + 1, waiting={"c2": now + HOUR}))
+    await server.ok(following(head, "two", waiting={"c2": now + HOUR}))
     assert await server.client.exists(S1.due("c1")) == 0
     assert await server.client.exists(S1.due("c2")) == 1
 
@@ -62,7 +62,7 @@ async def test_the_nearest_deadline_stands_in_the_index_of_the_partition(server:
 async def test_a_session_with_nothing_due_leaves_the_index(server: Server) -> None:
     now = await server.now()
     head = await server.ok(await first(server, waiting={"c1": now + HOUR}))
-    await server.ok(following(head, "two", at=now + 1, waiting={}))
+    await server.ok(following(head, "two", waiting={}))
     assert await server.client.zcard(S1.partition.deadlines) == 0
 
 

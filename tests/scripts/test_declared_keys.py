@@ -53,7 +53,7 @@ async def test_every_script_runs_on_a_cluster_with_its_declared_keys_alone(node:
     commit = await first(
         node, "one", calls={"c1": call}, records={"k": "{}"}, waiting={"c1": now + HOUR, "c2": now + HOUR}
     )
-    after = following(commit.head, "two", at=now + 1, waiting={"c2": now + HOUR}, records={"old": "{}"})
+    after = following(commit.head, "two", waiting={"c2": now + HOUR}, records={"old": "{}"})
     retry, place = Retry("field", "body"), KEYS.session("default", "elsewhere")
     runs = [
         (anchor_call(place, retry, "s1", HOUR), b"held"),
