@@ -5,6 +5,7 @@
 #   make lint                         check style and types
 #   make prove [PROVE=full] [PROOF=crash]   break things, and show that what was promised holds
 #   make bench [BENCH=append] [ARGS="--size full"]   measure, beside what limits it and beside its peers
+#   make map                          write the map in ARCHITECTURE.md from the tree
 #   make constraints                  pin the versions that are installed now
 #   make clean                        remove what make and the tests left
 
@@ -34,7 +35,7 @@ INSTALL = $(PIP) install --quiet $(COMPILED) $(ON_VENV) -c constraints.txt
 COMPILE_OURS = $(BIN)/python -m compileall -q eventstore projections api cli
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint prove bench constraints clean
+.PHONY: help serve test lint prove bench map constraints clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -55,6 +56,9 @@ prove: $(VENV)/.installed-all
 # What comes from npm is installed by the benchmarks themselves, when they first need it.
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks $(BENCH) $(ARGS)
+
+map: $(VENV)/.installed-all
+	$(BIN)/python -m tests.architecture.map
 
 constraints: $(VENV)/.installed-bench
 	$(PIP) freeze $(ON_VENV) --exclude-editable > constraints.txt

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp
 
-from api import calls, events, feed, line, publish, service, sessions, stream, zhin
-from api.edge import Edge
+from api import zhin
+from api.http.router import Router
+from api.middleware.error_boundary import Edge
+from api.middleware.origin_check import OpenDoor
 from api.openapi import query_names
-from api.origin import OpenDoor
-from api.routing import Router
+from api.publish_line import route as line
+from api.routes import calls, events, publish, sessions
+from api.routes import health as service
+from api.routes import session_stream as stream
+from api.routes import tenant_stream as feed
 from api.services import Services
 
 RESOURCES = (publish, line, stream, events, calls, sessions, feed, zhin, service)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from api.budget import Budget
-from api.live import Live
-from api.metrics import Metrics
-from api.principal import Door
-from eventstore.eventstore import EventStore
+from api.http.authentication import Door
+from api.http.body_budget import Budget
+from api.metrics.registry import Metrics
+from api.streaming.open_responses import Live
+from eventstore.event_store import EventStore
 from eventstore.settings import Settings
 from projections.read_models import ReadModels
 

@@ -39,7 +39,9 @@ def _compile() -> None:
     """As `pip install` and `make` leave it. Else each start would compile all that it imports, where Python is told to
     write down nothing of that."""
     writing = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    subprocess.run([sys.executable, "-c", "import api.serving, cli.main, cli.serve"], cwd=ROOT, env=writing, check=True)
+    subprocess.run(
+        [sys.executable, "-c", "import api.server.lifecycle, cli.main, cli.serve"], cwd=ROOT, env=writing, check=True
+    )
 
 
 def _ready(server: Server) -> float:

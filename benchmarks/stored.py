@@ -7,8 +7,8 @@ import json
 from redis import Redis
 
 from benchmarks.sides import EVENT
-from eventstore.domain.access import DEFAULT_TENANT
-from eventstore.keys import Keys
+from eventstore.domain.api_keys import DEFAULT_TENANT
+from eventstore.redis_keys import Keys
 from proofs.engines import RedisClient
 
 LINE = (

@@ -32,13 +32,13 @@ class Command(click.Command):
 
 
 class Word(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  # generic in new versions of click only
-    """What a rule of `eventstore.domain.access` lets pass: a `name`, a `tenant`, a list of `scopes`."""
+    """What a rule of `eventstore.domain.api_keys` lets pass: a `name`, a `tenant`, a list of `scopes`."""
 
     def __init__(self, name: str) -> None:
         self.name: str = name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from eventstore.domain import access
+        from eventstore.domain import api_keys as access
 
         try:
             if self.name == "scopes":
@@ -51,8 +51,8 @@ class Word(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  # ge
 @contextmanager
 def operator_errors() -> Generator[None, None, None]:
     """Turn what the operator must mend into one line in place of a traceback."""
-    from eventstore.address import UnfitEngine
-    from eventstore.engine.errors import EngineError
+    from eventstore.embedded.errors import EngineError
+    from eventstore.redis_client.url import UnfitEngine
     from eventstore.settings import SettingsError
 
     try:

@@ -13,8 +13,8 @@ import click
 from cli.common import Command, Trouble, Word, operator_errors, settings_from, store_options, tenant_option
 
 if TYPE_CHECKING:
-    from eventstore.domain.access import AccessKey
-    from eventstore.keyring import Keyring
+    from eventstore.api_keys.keyring import Keyring
+    from eventstore.domain.api_keys import AccessKey
     from eventstore.settings import Settings
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ def create(
 
     The key alone goes to stdout, so that a script can take it.
     """
-    from eventstore.keyring import NameTaken
+    from eventstore.api_keys.keyring import NameTaken
 
     lives_ms = None if expires_in_days is None else max(1, round(expires_in_days * DAY_MS))
     try:
@@ -114,7 +114,7 @@ def list_keys(tenant: str | None, as_json: bool, **options: str | None) -> None:
 @store_options
 def revoke(name: str, tenant: str, **options: str | None) -> None:
     """Make a key open nothing from now on; what it holds open is cut within five seconds."""
-    from eventstore.keyring import NoSuchKey
+    from eventstore.api_keys.keyring import NoSuchKey
 
     try:
         _with_keyring(options, lambda keyring: keyring.revoke(name, tenant), changes=True)
@@ -134,8 +134,8 @@ def _with_keyring(
     what `changes` it, servers are given the time to hear of it: an open door to shut, a key to open nothing."""
     import asyncio  # heavy; only the command that runs needs it
 
-    from eventstore.embedded import is_private
-    from eventstore.keyring_copy import FOLLOWED_AFTER_S
+    from eventstore.api_keys.cache import FOLLOWED_AFTER_S
+    from eventstore.embedded.engine import is_private
 
     async def run(settings: Settings) -> T:
         async with _keyring(settings, fresh=creates) as keyring:
@@ -166,12 +166,12 @@ async def _keyring(settings: Settings, *, fresh: bool) -> AsyncGenerator[Keyring
     """Of a running server, or of none."""
     import logging
 
-    from eventstore.address import check_url
-    from eventstore.connection import Connection
-    from eventstore.durability import confirmation
-    from eventstore.embedded import engine_url
-    from eventstore.fitness import check_engine
-    from eventstore.keyring import Keyring
+    from eventstore.api_keys.keyring import Keyring
+    from eventstore.embedded.engine import engine_url
+    from eventstore.redis_client.client import Connection
+    from eventstore.redis_client.durability import confirmation
+    from eventstore.redis_client.preflight import check_engine
+    from eventstore.redis_client.url import check_url
 
     logging.getLogger("layby.store").setLevel(logging.CRITICAL)  # the operator hears it from us
     async with engine_url(settings, share=True, fresh=fresh) as url:
@@ -189,7 +189,7 @@ def _store_errors(settings: Settings) -> Generator[None]:
     from redis.exceptions import RedisError
 
     from eventstore.domain.errors import LaybyError, StoreUnavailable
-    from eventstore.fitness import tell_silence
+    from eventstore.redis_client.preflight import tell_silence
 
     try:
         yield
@@ -215,7 +215,7 @@ def _state(key: AccessKey, now: int) -> str:
 
 
 def _time(ms: int | None) -> str | None:
-    from eventstore.domain import instants
+    from eventstore.domain.values import timestamps as instants
 
     return None if ms is None else instants.text(ms)
 

@@ -14,7 +14,7 @@ import click
 from cli.common import Command, Trouble, operator_errors, settings_from, store_options
 
 if TYPE_CHECKING:
-    from eventstore.eventstore import EventStore
+    from eventstore.event_store import EventStore
     from eventstore.settings import Settings
 
 
@@ -39,9 +39,9 @@ async def _rebuild(settings: Settings) -> tuple[int, int]:
     from redis.exceptions import RedisError
 
     from eventstore.domain.errors import LaybyError
-    from projections.generation import FeedTrimmed, GenerationGone
-    from projections.lock import LockHeld
-    from projections.rebuild import Rebuild
+    from projections.projector.generation import FeedTrimmed, GenerationGone
+    from projections.projector.lock import LockHeld
+    from projections.projector.rebuild import Rebuild
 
     try:
         async with _store(settings) as store:
@@ -62,13 +62,13 @@ async def _rebuild(settings: Settings) -> tuple[int, int]:
 @asynccontextmanager
 async def _store(settings: Settings) -> AsyncGenerator[EventStore]:
     """The store of a running server, or of none. A Redis without one is left as it is."""
-    from eventstore.address import check_url
-    from eventstore.connection import Connection
     from eventstore.domain.errors import StoreUnavailable
-    from eventstore.embedded import engine_url
-    from eventstore.eventstore import open_store
-    from eventstore.fitness import tell_silence
-    from eventstore.keys import STORE
+    from eventstore.embedded.engine import engine_url
+    from eventstore.event_store import open_store
+    from eventstore.redis_client.client import Connection
+    from eventstore.redis_client.preflight import tell_silence
+    from eventstore.redis_client.url import check_url
+    from eventstore.redis_keys import STORE
 
     logging.getLogger("layby.store").setLevel(logging.CRITICAL)  # the operator hears it from us
     async with engine_url(settings, share=True) as url:

@@ -18,9 +18,9 @@ def serve(ctx: click.Context, **options: str | None) -> None:
 
     Without --redis-url it runs an embedded engine of its own, with its data in --data-dir.
     """
-    from eventstore.imports import lasting
+    from eventstore.support.gc_tuning import lasting
 
     with lasting():
-        from api.server import run
+        from api.server.process import run
     with operator_errors():
         ctx.exit(run(settings_from(**options)))

@@ -14,12 +14,12 @@ import click
 from cli.common import Command, Trouble, operator_errors, settings_from, store_options, tenant_option
 
 if TYPE_CHECKING:
-    from eventstore.connection import Connection
-    from eventstore.divergence import Divergence
-    from eventstore.keyring import Keyring
-    from eventstore.keys import Keys
+    from eventstore.api_keys.keyring import Keyring
+    from eventstore.feed.divergence import Divergence
+    from eventstore.log.hash_chain import Verdict, Verifier
+    from eventstore.redis_client.client import Connection
+    from eventstore.redis_keys import Keys
     from eventstore.settings import Settings
-    from eventstore.verify import Verdict, Verifier
 
 BROKEN, LOST = 1, 3
 
@@ -59,8 +59,8 @@ class Tally:
 
     def lost(self, loss: Divergence, tenant: str) -> None:
         """One that a server, or a reader with a cursor, has noticed. Sessions are named to their own tenant."""
-        from eventstore.domain import instants
-        from eventstore.feed_cursor import NONE
+        from eventstore.domain.values import timestamps as instants
+        from eventstore.feed.cursor import NONE
 
         self.losses += 1
         since = "from the beginning" if loss.common == NONE else f"after {instants.text(loss.common[0])}"
@@ -94,11 +94,11 @@ def _many(count: int, what: str) -> str:
 async def _verify(settings: Settings, tenant: str, session: str | None, tally: Tally, *, acknowledge: bool) -> None:
     from redis.exceptions import RedisError
 
-    from eventstore.divergence import Records
+    from eventstore.api_keys.keyring import Keyring
     from eventstore.domain.errors import LaybyError, StoreUnavailable
-    from eventstore.fitness import tell_silence
-    from eventstore.keyring import Keyring
-    from eventstore.verify import Verifier
+    from eventstore.feed.divergence import Records
+    from eventstore.log.hash_chain import Verifier
+    from eventstore.redis_client.preflight import tell_silence
 
     try:
         async with _store(settings) as (connection, keys):
@@ -125,7 +125,7 @@ async def _verify(settings: Settings, tenant: str, session: str | None, tally: T
 async def _check_known(tenant: str, verifier: Verifier, keyring: Keyring) -> None:
     """A name that is misspelt must not look as if all was well with it. A tenant is known by its keys before it has
     sessions, and after they are deleted."""
-    from eventstore.domain.access import DEFAULT_TENANT
+    from eventstore.domain.api_keys import DEFAULT_TENANT
 
     if tenant == DEFAULT_TENANT or await verifier.count(tenant):
         return
@@ -161,10 +161,10 @@ def _found(verdict: Verdict) -> Verdict:
 @asynccontextmanager
 async def _store(settings: Settings) -> AsyncGenerator[tuple[Connection, Keys]]:
     """The store of a running server, or of none. Looking writes nothing, so that any store is left as it is."""
-    from eventstore.address import check_url
-    from eventstore.connection import Connection
-    from eventstore.embedded import engine_url
-    from eventstore.keys import STORE, Keys
+    from eventstore.embedded.engine import engine_url
+    from eventstore.redis_client.client import Connection
+    from eventstore.redis_client.url import check_url
+    from eventstore.redis_keys import STORE, Keys
 
     logging.getLogger("layby.store").setLevel(logging.CRITICAL)  # the operator hears it from us
     async with engine_url(settings, share=True) as url:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventstore.eventstore import EventStore
-from projections.lists import Lists
-from projections.pages import Pages
-from projections.parts import Parts
-from projections.reading import Reader
-from projections.snapshots import Snapshots
-from projections.upkeep import Upkeep
+from eventstore.event_store import EventStore
+from projections.projector.background import Upkeep
+from projections.queries.index_pages import Pages
+from projections.queries.session_lists import Parts
+from projections.queries.session_reader import Reader
+from projections.queries.snapshots import Snapshots
+from projections.queries.tenant_lists import Lists
 
 
 class ReadModels:

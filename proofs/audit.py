@@ -13,10 +13,10 @@ from typing import Any
 
 from redis.asyncio import from_url
 
-from eventstore.connection import Connection
-from eventstore.domain import instants
-from eventstore.keys import Keys, SessionKeys, member
-from eventstore.verify import Verifier
+from eventstore.domain.values import timestamps as instants
+from eventstore.log.hash_chain import Verifier
+from eventstore.redis_client.client import Connection
+from eventstore.redis_keys import Keys, SessionKeys, member
 from proofs.client import Client, page_through
 from proofs.engines import RedisClient
 from proofs.workload import Done, Journal

@@ -127,7 +127,7 @@ PROOF = Proof(
             "a-slot-that-moved-is-not-followed",
             (
                 Patch(
-                    "eventstore/sending.py",
+                    "eventstore/redis_client/retries.py",
                     "isinstance(reply, redis_errors.AskError | redis_errors.TryAgainError)",
                     "isinstance(reply, redis_errors.TryAgainError)",
                 ),
@@ -136,17 +136,27 @@ PROOF = Proof(
         ),
         Mutation(
             "claims-a-replica-that-did-not-answer",
-            (Patch("eventstore/durability.py", "and local and replicas >= self._wanted.replicas:", "and local:"),),
+            (
+                Patch(
+                    "eventstore/redis_client/durability.py",
+                    "and local and replicas >= self._wanted.replicas:",
+                    "and local:",
+                ),
+            ),
             {"part": "moving"},
         ),
         Mutation(
             "a-cursor-in-what-is-lost-goes-on",
-            (Patch("eventstore/lua/feed.lua", "return {'other', before and before[1] or '0-0'}", "after = '0-0'"),),
+            (
+                Patch(
+                    "eventstore/lua/read_feed.lua", "return {'other', before and before[1] or '0-0'}", "after = '0-0'"
+                ),
+            ),
             {"part": "losing"},
         ),
         Mutation(
             "a-tail-goes-on-with-another-past",
-            (Patch("eventstore/tail.py", "if not hash_ or page.deleted", "if True or page.deleted"),),
+            (Patch("eventstore/log/tail.py", "if not hash_ or page.deleted", "if True or page.deleted"),),
             {"part": "losing"},
         ),
     ),

@@ -56,7 +56,7 @@ def _strike(file: str, victims: list[str]) -> None:
 
 def watch_sending(point: str, *shas: str) -> None:
     """From now on the point is reached whenever a script with one of these digests has left, before its answer."""
-    from eventstore.links import Link  # where it is used anyway
+    from eventstore.redis_client.connections import Link  # where it is used anyway
 
     exchange, wanted = Link.exchange, [sha.encode() for sha in shas]
 

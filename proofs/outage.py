@@ -82,11 +82,11 @@ PROOF = Proof(
     mutations=(
         Mutation(
             "no-retry-after",
-            (Patch("api/problems.py", '{"Retry-After": str(error.retry_after_s)}', "{}"),),
+            (Patch("api/http/problems.py", '{"Retry-After": str(error.retry_after_s)}', "{}"),),
         ),
         Mutation(
             "waits-for-an-engine-for-ever",
-            (Patch("eventstore/sending.py", "RETRY_BUDGET_S = 2.0", "RETRY_BUDGET_S = 2e6"),),
+            (Patch("eventstore/redis_client/retries.py", "RETRY_BUDGET_S = 2.0", "RETRY_BUDGET_S = 2e6"),),
         ),
     ),
 )

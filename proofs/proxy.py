@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import quote, unquote, urlsplit
 
-from eventstore import anchors
-from eventstore.store import COMMIT, DELETE
+from eventstore.commit import idempotency_keys as anchors
+from eventstore.commit.records import COMMIT, DELETE
 
 CHUNK = 1 << 20
 _WRITES = tuple(script.sha.encode() for script in (COMMIT, DELETE, anchors.ANCHOR))

@@ -83,13 +83,19 @@ PROOF = Proof(
     mutations=(
         Mutation(
             "claims-a-replica-that-did-not-answer",
-            (Patch("eventstore/durability.py", "and local and replicas >= self._wanted.replicas:", "and local:"),),
+            (
+                Patch(
+                    "eventstore/redis_client/durability.py",
+                    "and local and replicas >= self._wanted.replicas:",
+                    "and local:",
+                ),
+            ),
         ),
         Mutation(
             "does-not-ask-sentinels-again",
             (
-                Patch("eventstore/topology.py", "LOOK_EVERY_S = 2.0", "LOOK_EVERY_S = 2e9"),
-                Patch("eventstore/sentinel.py", "if self.nodes != [node]:", "if not self.nodes:"),
+                Patch("eventstore/redis_client/topology.py", "LOOK_EVERY_S = 2.0", "LOOK_EVERY_S = 2e9"),
+                Patch("eventstore/redis_client/sentinel.py", "if self.nodes != [node]:", "if not self.nodes:"),
             ),
         ),
     ),

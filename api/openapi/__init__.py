@@ -11,7 +11,7 @@ from api.openapi.paths_streams import stream_routes
 from api.openapi.paths_zhin import zhin_routes
 from api.openapi.routes import Route, paths
 from api.openapi.schemas import schemas
-from eventstore.domain.access import SCOPES
+from eventstore.domain.api_keys import SCOPES
 
 _DESCRIPTION = """\
 The durable session log and decision point for AI agents.

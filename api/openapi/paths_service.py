@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from api.openapi.build import Node, any_object, json_content, text
 from api.openapi.routes import Route, gives, reply
-from eventstore.domain.access import ANY
+from eventstore.domain.api_keys import ANY
 
 TAG = "service"
 

@@ -3,10 +3,10 @@ before the mount is reached is a problem, as everywhere."""
 
 from __future__ import annotations
 
+from api.http.problems import MEDIA_TYPE
 from api.openapi.build import Node, json_content, lines, ref
 from api.openapi.routes import Route, gives, reply
 from api.openapi.schemas_problems import problem_name
-from api.problems import MEDIA_TYPE
 
 TAG = "zhin"
 BASE = "/zhin/v1"

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from api.http.problems import MEDIA_TYPE, STATUS, WRONG_ADDRESS
 from api.openapi.build import Node, header, json_content, ref
 from api.openapi.schemas_problems import problem_name, statuses
-from api.problems import MEDIA_TYPE, STATUS, WRONG_ADDRESS
 from eventstore.domain.errors import leaves
 
 WRONG_BODY = STATUS["invalid-request"]

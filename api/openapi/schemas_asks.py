@@ -15,7 +15,7 @@ from api.openapi.build import (
     time,
     words,
 )
-from eventstore.domain.fields import NAME_MAX
+from eventstore.domain.values.field_types import NAME_MAX
 
 INTERRUPT_ID_PATTERN = r"^[^/\u0000-\u001f\u007f-\u009f]{1,200}$"
 

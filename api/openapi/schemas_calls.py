@@ -20,7 +20,7 @@ from api.openapi.build import (
 )
 from api.openapi.schemas_sessions import NEXT_CURSOR
 from eventstore.domain.call import STATUSES
-from eventstore.domain.fields import NAME_MAX, NOTE_MAX
+from eventstore.domain.values.field_types import NAME_MAX, NOTE_MAX
 
 
 def call_schemas() -> dict[str, Node]:

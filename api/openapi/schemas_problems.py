@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from api.http.problems import STATUS, TYPE_BASE, WRONG_ADDRESS
 from api.openapi.build import Node, answer, integer, many, ref, text
-from api.problems import STATUS, TYPE_BASE, WRONG_ADDRESS
-from eventstore.domain.access import SCOPES
+from eventstore.domain.api_keys import SCOPES
 from eventstore.domain.errors import LaybyError, leaves
 
 

@@ -17,7 +17,7 @@ from api.openapi.build import (
     words,
 )
 from api.openapi.schemas_event_data import TOKEN
-from eventstore.domain.fields import NAME_MAX, SESSION_ID
+from eventstore.domain.values.field_types import NAME_MAX, SESSION_ID
 
 NEXT_CURSOR = nullable(text("Opaque; null on the last page."))
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from api import problems
-from api.routing import Endpoint
-from api.wire import encode, json_answer
-from eventstore.batch import Answer
+from api.http import problems
+from api.http.router import Endpoint
+from api.requests.bodies import encode, json_answer
+from eventstore.commit.batch import Answer
 from eventstore.domain.errors import InternalError, InvalidRequest, LaybyError, SessionNotFound
-from eventstore.domain.fields import SESSION_ID
+from eventstore.domain.values.field_types import SESSION_ID
 
 log = logging.getLogger("layby.http")
 

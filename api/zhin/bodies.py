@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from api.wire import parse_json
+from api.requests.bodies import parse_json
 from api.zhin.answers import BadRequest
 from eventstore.domain.errors import InvalidRequest
-from eventstore.domain.fields import NOTE_MAX
+from eventstore.domain.values.field_types import NOTE_MAX
 
 
 class Body:

@@ -8,9 +8,9 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.creating import execute_anchored
+from api.requests.bodies import Posted, receive_post
+from api.requests.idempotency import execute_anchored
 from api.services import Services
-from api.wire import Posted, receive_post
 from api.zhin.answers import BadRequest, named, ok, session_of
 from api.zhin.bodies import Body
 from eventstore.domain.call import Call

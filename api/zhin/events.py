@@ -6,8 +6,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
-from eventstore.domain import jsontext, spelling
+from eventstore.domain import field_aliases as spelling
 from eventstore.domain.events import ASKS, RESERVED, SESSION_ENDS, STEPS, TURN_ENDS, Event, parse_line
+from eventstore.domain.values import json_text as jsontext
 
 TOKEN_PREFIX: Final = "zhin:"
 _OWN_OF_PUBLISHERS: Final = frozenset(

@@ -7,13 +7,13 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.creating import create_unnamed
+from api.requests.bodies import receive_post
+from api.requests.idempotency import create_unnamed
 from api.services import Services
-from api.wire import receive_post
 from api.zhin.answers import named, ok, session_of
 from api.zhin.bodies import Body
 from api.zhin.events import TOKEN_PREFIX
-from eventstore.batch import Answer
+from eventstore.commit.batch import Answer
 from eventstore.domain.commands import CreateSession, SendMessage
 
 

@@ -10,18 +10,18 @@ from typing import Final, cast
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api import query
-from api.encoders import NDJSON_TYPE, Ndjson
-from api.live import STREAM_HEADERS, LiveResponse
-from api.pieces import gather
-from api.routing import Endpoint
+from api.http import query_parameters as query
+from api.http.router import Endpoint
+from api.routes.session_stream import END
 from api.services import Services
-from api.stream import END
+from api.streaming.chunks import gather
+from api.streaming.encoders import NDJSON_TYPE, Ndjson
+from api.streaming.open_responses import STREAM_HEADERS, LiveResponse
 from api.zhin.answers import BadRequest, session_of
 from api.zhin.events import translate
 from eventstore.domain.session import RUNNING
-from eventstore.eventstore import EventStore
-from eventstore.topic import Chunk
+from eventstore.event_store import EventStore
+from eventstore.log.followed_session import Chunk
 
 _INDEX = re.compile(r"[0-9]+", re.ASCII)
 

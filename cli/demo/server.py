@@ -42,7 +42,7 @@ def _serve(port: str, data_dir: str) -> int:
     try:
         with operator_errors():
             settings = settings_from(host="127.0.0.1", port=port, data_dir=data_dir)
-            from api.server import run
+            from api.server.process import run
 
             return run(settings.model_copy(update={"redis_url": None}))
     except Trouble as error:

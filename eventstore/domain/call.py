@@ -12,9 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eventstore.domain import instants, state_snapshot
+from eventstore.domain import state_snapshot
 from eventstore.domain.errors import InvalidSnapshot
 from eventstore.domain.events import Event
+from eventstore.domain.values import timestamps as instants
 
 PENDING, APPROVED, EXECUTED = "PENDING_APPROVAL", "APPROVED_EXECUTING", "EXECUTED"
 REJECTED, EXPIRED = "REJECTED", "EXPIRED"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from eventstore.domain.response_schema import Checked
+from eventstore.domain.schemas.response_schema import Checked
 
 
 class Actor(NamedTuple):

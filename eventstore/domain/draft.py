@@ -12,9 +12,9 @@ from eventstore.domain.call import EXPIRED, PENDING, Call, ImpossibleMove
 from eventstore.domain.commands import Actor
 from eventstore.domain.errors import CallNotFound, InvalidSnapshot, LaybyError, TooLarge
 from eventstore.domain.events import ASKS, SERVICE, Event
-from eventstore.domain.ids import IdSource
 from eventstore.domain.session import Session
 from eventstore.domain.steps import FinishedStep, record_name
+from eventstore.domain.values.ids import IdSource
 
 Record = Call | FinishedStep
 Known = Record | InvalidSnapshot | None

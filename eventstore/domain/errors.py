@@ -50,7 +50,7 @@ LaybyError
 │   └── StoreFull                   the engine is out of memory
 └── InternalError                   a fault of ours
 
-A leaf has a slug and a title; how a slug travels over HTTP is the business of `api.problems`.
+A leaf has a slug and a title; how a slug travels over HTTP is the business of `api.http.problems`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
-from eventstore.domain import instants, jsontext
+from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import timestamps as instants
 
 TYPE_PATTERN = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+", re.ASCII)
 TYPE_MAX = 100

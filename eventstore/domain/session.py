@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, ClassVar
 
-from eventstore.domain import instants
 from eventstore.domain.events import GENESIS, Event
+from eventstore.domain.values import timestamps as instants
 
 RUNNING, WAITING, COMPLETED, FAILED = "running", "waiting", "completed", "failed"
 STATUSES = (RUNNING, WAITING, COMPLETED, FAILED)

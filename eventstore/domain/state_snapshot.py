@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from eventstore.domain.errors import FieldError, InvalidSnapshot
-from eventstore.domain.fields import NAME_MAX, Instant, InterruptId, field_errors
+from eventstore.domain.values.field_types import NAME_MAX, Instant, InterruptId, field_errors
 
 Status = Literal["PENDING_APPROVAL", "APPROVED_EXECUTING", "EXECUTED", "REJECTED", "EXPIRED"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from eventstore.domain.fields import NAME_MAX
+from eventstore.domain.values.field_types import NAME_MAX
 
 _SPELLINGS = ("step_id", "stepId")
 

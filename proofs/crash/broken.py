@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from proofs.proof import Mutation, Patch
 
-_WRITER = "eventstore/writer.py"
-_SWEEPER = "eventstore/sweeper.py"
+_WRITER = "eventstore/commit/writer.py"
+_SWEEPER = "eventstore/commit/deadline_sweeper.py"
 _COMMIT = "        reply, reached = await self._commits.run(commit.script_call(self._feed_keep))\n"
 _ACKNOWLEDGED = "            lane.committed(commit)\n"
 _RECORDS = """\
@@ -53,7 +53,7 @@ MUTATIONS = (
         "checkpoint-before-the-models",
         (
             Patch(
-                "projections/generation.py",
+                "projections/projector/generation.py",
                 "        targets = [\n            Target(self._keys.session(*member)",
                 "        await self._apply(unread.checkpoint, Writes(), following=unread.last)\n"
                 "        unread = __import__('dataclasses').replace(unread, checkpoint=unread.last)\n"

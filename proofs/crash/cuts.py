@@ -18,7 +18,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from eventstore.batch import Retry
+from eventstore.commit.batch import Retry
 from eventstore.domain.commands import (
     Actor,
     ClaimCall,
@@ -29,7 +29,7 @@ from eventstore.domain.commands import (
     Publish,
     RecordResult,
 )
-from eventstore.eventstore import EventStore, open_store
+from eventstore.event_store import EventStore, open_store
 from eventstore.settings import load_settings
 from proofs.engines import Engine
 from proofs.proof import Breach, Run

@@ -37,16 +37,16 @@ def build(target: Path) -> Path:
     return root
 
 
-WRITER = "eventstore/writer.py"
-EMBEDDED = "eventstore/embedded.py"
-REBUILD = "projections/rebuild.py"
+WRITER = "eventstore/commit/writer.py"
+EMBEDDED = "eventstore/embedded/engine.py"
+REBUILD = "projections/projector/rebuild.py"
 _TOLD = "self._tell(lane.keys, commit.head, commit.lines)"
 _TAKEN_IN = "await self._apply(unread.checkpoint, Writes(), unread.last)"
 
 POINTS = (
     Point("commit-decided", WRITER, "reply, reached = await self._commits.run(commit.script_call("),
     Point(
-        "commit-sent", "eventstore/store.py", 'log = logging.getLogger("layby.store")',
+        "commit-sent", "eventstore/commit/records.py", 'log = logging.getLogger("layby.store")',
         call='watch_sending("commit-sent", COMMIT.sha, DELETE.sha)',
     ),
     Point("commit-answered", WRITER, "word, now = reply[0].decode(), int(reply[1])"),
@@ -55,18 +55,18 @@ POINTS = (
     Point("expiry-committed", WRITER, _TOLD, 'any(line.type == "input.expired" for line in commit.lines)'),
     Point("deletion-committed", WRITER, "self._tell(keys, Head(DELETED), [])"),
     Point(
-        "answer-leaves", "api/edge.py", "seconds = time.perf_counter() - self._began",
+        "answer-leaves", "api/middleware/error_boundary.py", "seconds = time.perf_counter() - self._began",
         'self._scope["method"] in ("POST", "DELETE")',
     ),
-    Point("key-held", "api/creating.py", "name = anchor.session_id if anchor else session_id", "anchor"),
+    Point("key-held", "api/requests/idempotency.py", "name = anchor.session_id if anchor else session_id", "anchor"),
     Point(
-        "found-due", "eventstore/sweeper.py",
+        "found-due", "eventstore/commit/deadline_sweeper.py",
         "await self._writer.execute(tenant, session_id, ExpireDue(), SYSTEM)",
     ),
-    Point("models-folded", "projections/generation.py", "await self._store(checkpoint, folded)"),
-    Point("checkpoint-behind", "projections/generation.py", _TAKEN_IN),
+    Point("models-folded", "projections/projector/generation.py", "await self._store(checkpoint, folded)"),
+    Point("checkpoint-behind", "projections/projector/generation.py", _TAKEN_IN),
     Point("engine-not-started", EMBEDDED, "self._process = await EngineProcess.launch(", by="start"),
-    Point("engine-spawned", "eventstore/engine/process.py", "lock.name_holder(process.pid)", by="start"),
+    Point("engine-spawned", "eventstore/embedded/process.py", "lock.name_holder(process.pid)", by="start"),
     Point("engine-started", EMBEDDED, "self._keeper = asyncio.create_task(self._keep_running(", by="start"),
     Point("engine-gone", EMBEDDED, "strikes = 0 if clock() - born > CALM_S else strikes + 1", by="restart"),
     Point("rebuild-half-way", REBUILD, "done += len(targets)", by="rebuild"),

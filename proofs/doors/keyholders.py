@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from eventstore.connection import Connection
-from eventstore.keyring import Keyring
+from eventstore.api_keys.keyring import Keyring
+from eventstore.redis_client.client import Connection
 from proofs.client import LINE_LIMIT, Answer, Client, opened
 from proofs.doors.routes import SCOPES
 from proofs.line import Goodbye, frame, opened_line

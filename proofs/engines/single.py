@@ -15,7 +15,7 @@ from typing import Any, Self, cast
 from redis import Redis
 from redis.exceptions import RedisError
 
-from eventstore.engine.process import find_binary
+from eventstore.embedded.process import find_binary
 
 PATIENCE_S = 30.0
 NODE_TIMEOUT_MS = 1_000

@@ -75,22 +75,34 @@ PROOF = Proof(
         Mutation(
             "no-look-at-the-index",
             (
-                Patch("eventstore/sweeper.py", "self._scan_at: float = 0.0", "self._scan_at: float = math.inf"),
-                Patch("eventstore/sweeper.py", "self._scan_at, self._goes_on = 0.0, False", "self._goes_on = False"),
+                Patch(
+                    "eventstore/commit/deadline_sweeper.py",
+                    "self._scan_at: float = 0.0",
+                    "self._scan_at: float = math.inf",
+                ),
+                Patch(
+                    "eventstore/commit/deadline_sweeper.py",
+                    "self._scan_at, self._goes_on = 0.0, False",
+                    "self._goes_on = False",
+                ),
             ),
             {"part": "kill"},
         ),
         Mutation(
             "ends-after-the-first-slice",
             (
-                Patch("eventstore/sweeper.py", "<= now and len(due) < SLICE:", "<= now:"),
-                Patch("eventstore/sweeper.py", "== (deadline, at):\n", "== (deadline, at) and len(due) < SLICE:\n"),
+                Patch("eventstore/commit/deadline_sweeper.py", "<= now and len(due) < SLICE:", "<= now:"),
+                Patch(
+                    "eventstore/commit/deadline_sweeper.py",
+                    "== (deadline, at):\n",
+                    "== (deadline, at) and len(due) < SLICE:\n",
+                ),
             ),
             {"part": "kill"},
         ),
         Mutation(
             "a-little-early",
-            (Patch("eventstore/domain/retiring.py", "if deadline <= now)", "if deadline <= now + 500)"),),
+            (Patch("eventstore/domain/rules/expiry.py", "if deadline <= now)", "if deadline <= now + 500)"),),
             {"part": "mass"},
         ),
     ),

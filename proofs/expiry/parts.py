@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
-from eventstore.domain import instants
+from eventstore.domain.values import timestamps as instants
 from proofs.client import Client, expect
 from proofs.engines import Engine, eventually
 from proofs.expiry.scene import Scene, follow, rate_at_rest

@@ -14,8 +14,8 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from eventstore.domain import instants
-from eventstore.keys import Keys
+from eventstore.domain.values import timestamps as instants
+from eventstore.redis_keys import Keys
 from proofs.client import Client, expect, opened, stream_lines
 from proofs.engines import Engine
 from proofs.proof import Run

@@ -102,14 +102,14 @@ PROOF = Proof(
         ),
         Mutation(
             "acknowledged-before-the-commit",
-            (Patch("eventstore/writer.py", "reply, reached = await self._commits.run(commit", _TOO_EARLY),),
+            (Patch("eventstore/commit/writer.py", "reply, reached = await self._commits.run(commit", _TOO_EARLY),),
             {"part": "lives"},
         ),
         Mutation(
             "old-attempt-not-fenced",
             (
                 Patch(
-                    "eventstore/domain/executing.py",
+                    "eventstore/domain/rules/executions.py",
                     "if attempt != execution.valid:",
                     "if attempt > execution.attempt:",
                 ),
@@ -118,7 +118,13 @@ PROOF = Proof(
         ),
         Mutation(
             "snapshot-as-it-is-stored",
-            (Patch("projections/snapshots.py", "while stored.view.seq < last_seq:", "while not stored.view.seq:"),),
+            (
+                Patch(
+                    "projections/queries/snapshots.py",
+                    "while stored.view.seq < last_seq:",
+                    "while not stored.view.seq:",
+                ),
+            ),
             {"part": "lives"},
         ),
     ),

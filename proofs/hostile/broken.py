@@ -9,7 +9,7 @@ MUTATIONS = (
         "a-garbled-place-is-taken",
         (
             Patch(
-                "api/stream.py",
+                "api/routes/session_stream.py",
                 '_SEQ = re.compile(r"(-?)([1-9][0-9]*)", re.ASCII)',
                 '_SEQ = re.compile(r"(-?)([0-9]+)")',
             ),
@@ -18,24 +18,24 @@ MUTATIONS = (
     ),
     Mutation(
         "a-broken-line-is-passed-over",
-        (Patch("api/event_bodies.py", 'raise bad_json(error, f"/{len(events)}") from None', "continue"),),
+        (Patch("api/requests/events.py", 'raise bad_json(error, f"/{len(events)}") from None', "continue"),),
         {"part": "wire"},
     ),
     Mutation(
         "a-fault-of-ours-is-told-as-one",
-        (Patch("eventstore/domain/jsontext.py", "except RecursionError", "except MemoryError"),),
+        (Patch("eventstore/domain/values/json_text.py", "except RecursionError", "except MemoryError"),),
         {"part": "wire"},
     ),
     Mutation(
         "an-answer-differs-from-its-description",
-        (Patch("eventstore/domain/decide.py", '"status": session.status,', '"state": session.status,'),),
+        (Patch("eventstore/domain/decider.py", '"status": session.status,', '"state": session.status,'),),
         {"part": "document"},
     ),
     Mutation(
         "a-line-ends-before-it-has-answered",
         (
             Patch(
-                "api/row.py",
+                "api/publish_line/in_flight.py",
                 "if self.socket.over and not self._row and not self._held_up:",
                 "if self.socket.over:",
             ),
@@ -44,7 +44,7 @@ MUTATIONS = (
     ),
     Mutation(
         "small-frames-hold-up-the-others",
-        (Patch("api/websocket.py", "elif looks == LOOKS:", "elif False:"),),
+        (Patch("api/websocket/connection.py", "elif looks == LOOKS:", "elif False:"),),
         {"part": "floods"},
     ),
 )

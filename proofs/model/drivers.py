@@ -138,7 +138,7 @@ class InProcess:
 async def application(redis_url: str, *, background: bool = True, **more: Any) -> AsyncGenerator[Any]:
     """The whole of a server, but for its sockets."""
     from api.app import build
-    from api.serving import open_services
+    from api.server.lifecycle import open_services
     from eventstore.settings import Durability, Settings
 
     settings = Settings(redis_url=redis_url, partitions=PARTITIONS, durability=Durability("memory"), **more)

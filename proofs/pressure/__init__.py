@@ -47,27 +47,33 @@ PROOF = Proof(
     mutations=(
         Mutation(
             "lets-any-number-wait",
-            (Patch("eventstore/writer.py", "if self.waiting >= self._max_pending:", "if False:"),),
+            (Patch("eventstore/commit/writer.py", "if self.waiting >= self._max_pending:", "if False:"),),
             {"part": "overload"},
         ),
         Mutation(
             "no-word-when-to-retry",
-            (Patch("api/problems.py", '{"Retry-After": str(error.retry_after_s)}', "{}"),),
+            (Patch("api/http/problems.py", '{"Retry-After": str(error.retry_after_s)}', "{}"),),
             {"part": "overload"},
         ),
         Mutation(
             "writes-without-asking-for-memory",
-            (Patch("eventstore/scripts.py", 'f"#!lua{flags}\\n{self.text}"', "self.text"),),
+            (Patch("eventstore/redis_client/scripts.py", 'f"#!lua{flags}\\n{self.text}"', "self.text"),),
             {"part": "memory"},
         ),
         Mutation(
             "a-tail-outlives-its-reader",
-            (Patch("api/live.py", "return _end(scope)", "return None"),),
+            (Patch("api/streaming/open_responses.py", "return _end(scope)", "return None"),),
             {"part": "tails"},
         ),
         Mutation(
             "reads-on-for-a-reader-who-does-not",
-            (Patch("api/live.py", "await outlet.write(piece)\n", "asyncio.ensure_future(outlet.write(piece))\n"),),
+            (
+                Patch(
+                    "api/streaming/open_responses.py",
+                    "await outlet.write(piece)\n",
+                    "asyncio.ensure_future(outlet.write(piece))\n",
+                ),
+            ),
             {"part": "slow"},
         ),
     ),

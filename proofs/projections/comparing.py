@@ -6,9 +6,9 @@ import asyncio
 import time
 from typing import Any
 
-from eventstore.eventstore import open_store
+from eventstore.event_store import open_store
 from eventstore.settings import load_settings
-from projections.rebuild import Rebuild
+from projections.projector.rebuild import Rebuild
 from proofs.engines import Engine
 from proofs.model.drivers import Driver
 from proofs.model.looking import Looker

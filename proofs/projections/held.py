@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from eventstore.connection import Connection
-from eventstore.eventstore import EventStore, open_store
-from eventstore.scripts import ScriptCall
+from eventstore.event_store import EventStore, open_store
+from eventstore.redis_client.client import Connection
+from eventstore.redis_client.scripts import ScriptCall
 from eventstore.settings import load_settings
-from projections.generation import PROJECT
-from projections.projector import Projector
-from projections.rebuild import SWITCH, Rebuild
+from projections.projector.generation import PROJECT
+from projections.projector.partition import Projector
+from projections.projector.rebuild import SWITCH, Rebuild
 
 Where = Literal["before", "after"]
 Stop = tuple[int, Where]

@@ -13,8 +13,8 @@ from pydantic_core import PydanticUndefined
 from cli.main import COMMANDS
 from cli.serve import serve
 from eventstore.settings import Settings
+from tests.architecture import map as map_of_the_tree
 from tests.architecture.tree import (
-    PACKAGES,
     ROOT,
     documents,
     files,
@@ -40,21 +40,13 @@ def code(page: Path) -> list[str]:
     return [*(block for kind, block in blocks if kind == "sh"), *re.findall(r"`[^`\n]+`", prose)]
 
 
-def folders() -> list[Path]:
-    """Every folder that holds a module or a script of the four packages."""
-    return sorted({path.parent for path in (*modules(), *scripts()) if path.parts[0] in PACKAGES})
+def test_the_map_is_that_of_the_tree() -> None:
+    assert map_of_the_tree.page() == ARCHITECTURE, "run `make map`"
 
 
-@pytest.mark.parametrize("folder", [pytest.param(folder, id=str(folder)) for folder in folders()])
-def test_the_map_names_every_module_of_a_folder_and_no_other(folder: Path) -> None:
-    named = first_cells(section(ARCHITECTURE, f"### `{folder}/`"))
-    there = {path.name for path in (*modules(), *scripts()) if path.parent == folder}
-    assert (there - set(named), set(named) - there) == (set(), set()), "missing on the map, and gone from the tree"
-    assert len(named) == len(set(named)), "twice on the map"
-
-
-def test_the_map_has_no_folder_that_is_gone() -> None:
-    assert set(re.findall(r"^### `([^`]+)/`$", ARCHITECTURE, re.MULTILINE)) == set(map(str, folders()))
+@pytest.mark.parametrize("path", [pytest.param(path, id=str(path)) for path in (*modules(), *scripts())])
+def test_a_module_says_first_what_it_is_for(path: Path) -> None:
+    assert map_of_the_tree.first_sentence(path)
 
 
 def test_the_map_names_everything_at_the_top() -> None:

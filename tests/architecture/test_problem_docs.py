@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from api.problems import STATUS
+from api.http.problems import STATUS
 
 PAGE = Path(__file__).parents[2] / "docs" / "problems.md"
 SECTIONS = {part.split("\n", 1)[0]: part for part in re.split(r"^## ", PAGE.read_text("utf-8"), flags=re.MULTILINE)[1:]}

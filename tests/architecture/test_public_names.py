@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.eventstore import EventStore
+from eventstore.event_store import EventStore
 from projections.read_models import ReadModels
 from tests.architecture.tree import tree
 
@@ -29,17 +29,25 @@ COMMANDS = {
 }
 DEFINED = {
     "eventstore.domain.commands": COMMANDS,
-    "eventstore.domain.decide": {"decide"},
+    "eventstore.domain.decider": {"decide"},
     "eventstore.domain.draft": {"Context", "Draft", "MissingRecords", "Policy"},
-    "eventstore.eventstore": {"EventStore", "open_store"},
-    "eventstore.keys": {"Keys", "PartitionKeys", "SessionKeys", "escape", "member", "parse_marker", "split_member"},
+    "eventstore.event_store": {"EventStore", "open_store"},
+    "eventstore.redis_keys": {
+        "Keys",
+        "PartitionKeys",
+        "SessionKeys",
+        "escape",
+        "member",
+        "parse_marker",
+        "split_member",
+    },
     "eventstore.settings": {"Durability", "Settings", "SettingsError", "load_settings"},
     "projections.read_models": {"ReadModels"},
     "api.app": {"build"},
 }
 EXPORTED = {
-    "eventstore.embedded": {"DataDirectoryInUse", "EmbeddedEngine", "EngineError", "engine_url", "is_private"},
-    "eventstore.feed": {"NOW", "Feed", "FeedItem", "Items"},
+    "eventstore.embedded.engine": {"DataDirectoryInUse", "EmbeddedEngine", "EngineError", "engine_url", "is_private"},
+    "eventstore.feed.tenant_feed": {"NOW", "Feed", "FeedItem", "Items"},
 }
 STORE = {"call", "close", "delete", "execute", "follow", "head", "page", "page_after", "session_keys", "start"}
 READ_MODELS = {

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from eventstore.connection import Connection
-from eventstore.domain.access import SCOPES
-from eventstore.embedded import engine_url
-from eventstore.keyring import Keyring
+from eventstore.api_keys.keyring import Keyring
+from eventstore.domain.api_keys import SCOPES
+from eventstore.embedded.engine import engine_url
+from eventstore.redis_client.client import Connection
 from eventstore.settings import Settings
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from eventstore.domain import jsontext
+from eventstore.domain.values import json_text as jsontext
 
 MIB = 1024 * 1024
 HELD = "layby_request_body_bytes"

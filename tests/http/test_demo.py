@@ -57,10 +57,12 @@ def demo(*options: str) -> Iterator[Demo]:
 
 @pytest.fixture(autouse=True)
 def whoever_runs_the_tests_may_be_hung_up() -> Iterator[None]:
-    """What is ignored here, as under nohup, would be ignored by every demo too."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    """What is ignored here, as under nohup or in a shell's background, would be ignored by every demo too."""
+    heeded = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    before = {each: signal.signal(each, handler) for each, handler in heeded.items()}
     yield
-    signal.signal(signal.SIGHUP, before)
+    for each, handler in before.items():
+        signal.signal(each, handler)
 
 
 def layby(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from eventstore.domain.access import SCOPES
+from eventstore.domain.api_keys import SCOPES
 from tests.http.doors import Doors, until
 
 SSE = {"Accept": "text/event-stream"}

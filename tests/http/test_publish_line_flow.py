@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from eventstore.engine.directory import Lock
+from eventstore.embedded.data_directory import Lock
 from proofs.line import frame
 from tests.http.doors import Doors, until
 from tests.http.lines import EVENT, HANDSHAKE, Line, Wire, refused

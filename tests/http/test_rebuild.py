@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from eventstore.embedded import DataDirectory
-from eventstore.keys import STORE
-from projections.layout import REBUILDING
+from eventstore.embedded.engine import DataDirectory
+from eventstore.redis_keys import STORE
+from projections.redis_keys import REBUILDING
 from tests.http.conftest import Api, Server
 from tests.scripts.engines import free_port
 

@@ -7,7 +7,7 @@ import uuid
 import pytest
 from redis import Redis
 
-from eventstore.engine.directory import DataDirectory
+from eventstore.embedded.data_directory import DataDirectory
 
 
 @pytest.fixture

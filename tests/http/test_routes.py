@@ -16,14 +16,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from api.budget import Budget
-from api.edge import Edge
-from api.metrics import Metrics
-from api.routing import Router
+from api.http.body_budget import Budget
+from api.http.router import Router
+from api.metrics.registry import Metrics
+from api.middleware.error_boundary import Edge
 from eventstore.domain.errors import CallNotFound, StoreUnavailable
-from eventstore.domain.fields import SESSION_ID
-from eventstore.engine.directory import DataDirectory
-from eventstore.keys import Keys
+from eventstore.domain.values.field_types import SESSION_ID
+from eventstore.embedded.data_directory import DataDirectory
+from eventstore.redis_keys import Keys
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import httpx
 import pytest
 from starlette.routing import Route
 
-from api.budget import Budget
-from api.edge import Edge
-from api.metrics import Metrics
-from api.routing import Router
+from api.http.body_budget import Budget
+from api.http.router import Router
+from api.metrics.registry import Metrics
+from api.middleware.error_boundary import Edge
 from api.zhin.answers import guarded
 from eventstore.domain.errors import InternalError, MissingScope, Overloaded, StoreFull, StoreUnavailable, Unauthorized
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
-from eventstore.eventstore import EventStore, open_store
+from eventstore.event_store import EventStore, open_store
 from eventstore.settings import Settings
 from proofs.engines import Cluster, Engine
 from tests.integration.stores import TENANT

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from eventstore.eventstore import EventStore, open_store
-from eventstore.keys import Keys
+from eventstore.event_store import EventStore, open_store
+from eventstore.redis_keys import Keys
 from eventstore.settings import Settings
 from proofs.proxy import Proxy
 from tests.scripts import leaks

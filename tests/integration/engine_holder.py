@@ -10,8 +10,8 @@ import signal
 import sys
 from pathlib import Path
 
-from eventstore.embedded import EmbeddedEngine, EngineError
-from eventstore.engine import process
+from eventstore.embedded import process
+from eventstore.embedded.engine import EmbeddedEngine, EngineError
 
 
 async def hold(data_dir: Path) -> None:

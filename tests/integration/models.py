@@ -7,11 +7,11 @@ import re
 from typing import Any
 
 from eventstore.domain.commands import Actor
-from eventstore.eventstore import EventStore
-from eventstore.keys import split_member
-from projections import layout as layouts
-from projections.layout import Layout
+from eventstore.event_store import EventStore
+from eventstore.redis_keys import split_member
+from projections import redis_keys as layouts
 from projections.read_models import ReadModels
+from projections.redis_keys import Layout
 from tests.integration.stores import TENANT
 from tests.unit.projections.memory import Memory
 

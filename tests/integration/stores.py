@@ -11,9 +11,9 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from eventstore.batch import Answer, Retry
+from eventstore.commit.batch import Answer, Retry
 from eventstore.domain.commands import Command, CreateSession, NewEvent
-from eventstore.eventstore import EventStore
+from eventstore.event_store import EventStore
 from tests.unit.domain.given import AGENT, event, publish
 
 PATIENCE_S = 15.0

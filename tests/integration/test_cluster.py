@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from eventstore.domain.errors import StoreUnavailable
-from eventstore.eventstore import EventStore, open_store
-from eventstore.fitness import EvictingEngine, OneOfSeveral, RightsMissing
+from eventstore.event_store import EventStore, open_store
+from eventstore.log.hash_chain import Verifier
+from eventstore.redis_client.preflight import EvictingEngine, OneOfSeveral, RightsMissing
 from eventstore.settings import Durability, Settings
-from eventstore.verify import Verifier
+from projections.projector.rebuild import Rebuild
 from projections.read_models import ReadModels
-from projections.rebuild import Rebuild
 from proofs.engines import Cluster
 from tests.integration.clusters import at, clear, opened, slot_of
 from tests.integration.models import inbox, session_ids, snapshot
@@ -103,7 +103,7 @@ async def test_deadlines_take_effect_on_every_node(store: EventStore, cluster: C
 async def test_tails_hear_what_other_processes_write_on_any_node(
     stores: list[EventStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventstore.tail.POLL_S", 60.0)
+    monkeypatch.setattr("eventstore.log.tail.POLL_S", 60.0)
     writing, reading = stores
     for name in (f"s{n}" for n in range(12)):
         await create(writing, name)
@@ -130,7 +130,7 @@ async def test_a_slot_may_move_while_it_is_written(
     stores: list[EventStore], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Writers, a tail in another process, and the read models go on; nothing is lost or doubled."""
-    monkeypatch.setattr("eventstore.tail.POLL_S", 60.0)
+    monkeypatch.setattr("eventstore.log.tail.POLL_S", 60.0)
     writing, reading = stores
     await create(writing, "s1")
     slot, seen, over = slot_of(writing, "s1"), list[bytes](), asyncio.Event()
@@ -252,7 +252,7 @@ async def test_a_slot_of_many_keys_is_moved_whole(pair: Cluster) -> None:
 async def test_a_primary_that_is_killed_holds_up_nobody_else_and_its_replica_goes_on(
     stores: list[EventStore], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventstore.tail.POLL_S", 60.0)
+    monkeypatch.setattr("eventstore.log.tail.POLL_S", 60.0)
     store, other = stores
     await create(store, "s1")
     victim = cluster.owner(slot_of(store, "s1"))

@@ -12,12 +12,12 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from eventstore import node
-from eventstore.connection import MAX_CONNECTIONS, RETRY_BUDGET_S, Connection
+from eventstore.commit.records import load_call
 from eventstore.domain.errors import LaybyError, Overloaded, StoreFull, StoreUnavailable
-from eventstore.eventstore import EventStore
-from eventstore.keys import Keys
-from eventstore.store import load_call
+from eventstore.event_store import EventStore
+from eventstore.redis_client import node
+from eventstore.redis_client.client import MAX_CONNECTIONS, RETRY_BUDGET_S, Connection
+from eventstore.redis_keys import Keys
 from proofs.proxy import Proxy
 from tests.integration.conftest import OpenStore
 from tests.integration.stores import TENANT, count, create, key, note, send, texts, until
@@ -215,8 +215,8 @@ async def test_an_engine_that_hangs_is_waited_for(engine: HeldEngine, store: Eve
 async def test_a_subscription_that_has_gone_silent_is_made_again(
     proxy: Proxy, opened: OpenStore, store: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventstore.subscriber.PING_EVERY_S", 0.1)
-    monkeypatch.setattr("eventstore.tail.POLL_S", 60.0)
+    monkeypatch.setattr("eventstore.log.subscriber.PING_EVERY_S", 0.1)
+    monkeypatch.setattr("eventstore.log.tail.POLL_S", 60.0)
     await until(lambda: store.clock.known)
     resyncs = list[None]()
     cut = await opened(proxy.url, start=False)

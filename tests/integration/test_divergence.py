@@ -14,15 +14,15 @@ from typing import Any, cast
 
 import pytest
 
-from eventstore import divergence
-from eventstore.divergence import LostSession, Records
 from eventstore.domain.errors import Diverged, SessionNotFound, StoreUnavailable
-from eventstore.eventstore import EventStore, open_store
-from eventstore.feed import Feed, FeedItem
-from eventstore.feed_cursor import NONE
-from eventstore.feed_store import entry_text
+from eventstore.event_store import EventStore, open_store
+from eventstore.feed import divergence
+from eventstore.feed.cursor import NONE
+from eventstore.feed.divergence import LostSession, Records
+from eventstore.feed.entries import entry_text
+from eventstore.feed.tenant_feed import Feed, FeedItem
 from eventstore.settings import Settings
-from projections.generation import PROJECT
+from projections.projector.generation import PROJECT
 from projections.read_models import ReadModels
 from tests.integration.losses import WAYS, Losing
 from tests.integration.models import check, session_ids, snapshot
@@ -41,7 +41,11 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def nobody_looks_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is noticed is noticed because something happened, not because time passed."""
-    for name in ("eventstore.tail.POLL_S", "eventstore.feed.POLL_S", "eventstore.divergence.EVERY_S"):
+    for name in (
+        "eventstore.log.tail.POLL_S",
+        "eventstore.feed.tenant_feed.POLL_S",
+        "eventstore.feed.divergence.EVERY_S",
+    ):
         monkeypatch.setattr(name, NEVER_S)
 
 

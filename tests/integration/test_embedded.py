@@ -17,9 +17,9 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
-from eventstore.embedded import DataDirectoryInUse, EmbeddedEngine, EngineError, engine_url
-from eventstore.engine.directory import DataDirectory, Lock
-from eventstore.engine.process import last_words
+from eventstore.embedded.data_directory import DataDirectory, Lock
+from eventstore.embedded.engine import DataDirectoryInUse, EmbeddedEngine, EngineError, engine_url
+from eventstore.embedded.process import last_words
 from eventstore.settings import Settings
 
 HOLDER = Path(__file__).with_name("engine_holder.py")
@@ -336,7 +336,7 @@ def test_an_engine_that_hangs_is_ended_at_once(tmp_path: Path) -> None:
 def test_a_command_does_not_wait_for_ever_for_an_engine_that_hangs(
     tmp_path: Path, hold: Callable[..., Holder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventstore.embedded.UNANSWERED_S", 1.5)
+    monkeypatch.setattr("eventstore.embedded.engine.UNANSWERED_S", 1.5)
     holder = hold(tmp_path)
     os.kill(holder.engine_pid, signal.SIGSTOP)
 
@@ -349,13 +349,13 @@ def test_a_command_does_not_wait_for_ever_for_an_engine_that_hangs(
 
 
 def test_a_command_waits_for_an_engine_that_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eventstore.embedded.UNANSWERED_S", 0.3)
+    monkeypatch.setattr("eventstore.embedded.engine.UNANSWERED_S", 0.3)
     answers_left = ["-LOADING Valkey is loading the dataset in memory"] * 10
 
     async def loading(socket: Path, command: str) -> str:
         return answers_left.pop() if answers_left else "+PONG"
 
-    monkeypatch.setattr("eventstore.embedded.ask", loading)
+    monkeypatch.setattr("eventstore.embedded.engine.ask", loading)
     directory = DataDirectory(tmp_path)
     assert directory.server_lock.acquire()
     socket = directory.place_socket()

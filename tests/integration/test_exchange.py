@@ -14,8 +14,8 @@ import pytest
 from redis import exceptions as redis_errors
 from redis.asyncio import Redis
 
-from eventstore.exchange import Exchange
-from eventstore.node import MAX_CONNECTIONS, connect
+from eventstore.redis_client.node import MAX_CONNECTIONS, connect
+from eventstore.redis_client.round_trip import Exchange
 from proofs import faults
 from tests.architecture.tree import ROOT
 from tests.scripts.engines import HeldEngine
@@ -106,8 +106,8 @@ import asyncio
 from pathlib import Path
 from proofs import faults
 faults.watch_sending("sent", "f" * 40)
-from eventstore.exchange import Exchange
-from eventstore.node import connect
+from eventstore.redis_client.round_trip import Exchange
+from eventstore.redis_client.node import connect
 
 async def main():
     exchange = Exchange(connect({engine.url!r}).connection_pool)

@@ -11,13 +11,15 @@ from typing import Any, cast
 
 import pytest
 
-from eventstore import feed as feeds
-from eventstore import feed_follower, feed_history, feed_reader
 from eventstore.domain.commands import Actor, CreateSession, NewEvent, Publish
 from eventstore.domain.errors import CursorTooOld, Diverged, InvalidRequest
-from eventstore.embedded import EmbeddedEngine
-from eventstore.eventstore import EventStore, open_store
-from eventstore.feed import NOW, Feed, FeedItem
+from eventstore.embedded.engine import EmbeddedEngine
+from eventstore.event_store import EventStore, open_store
+from eventstore.feed import backfill as feed_history
+from eventstore.feed import follower as feed_follower
+from eventstore.feed import reader as feed_reader
+from eventstore.feed import tenant_feed as feeds
+from eventstore.feed.tenant_feed import NOW, Feed, FeedItem
 from eventstore.settings import Settings
 
 pytestmark = pytest.mark.anyio

@@ -13,17 +13,17 @@ from dataclasses import replace
 import pytest
 from redis.asyncio import Redis
 
-from eventstore import keyring as keyrings
-from eventstore.clock import EngineClock
-from eventstore.connection import Connection
-from eventstore.domain import access
-from eventstore.domain.access import WrongWord
+from eventstore.api_keys import keyring as keyrings
+from eventstore.api_keys.cache import KeyringCopy
+from eventstore.api_keys.keyring import Keyring, NameTaken, NoSuchKey, Reading
+from eventstore.domain import api_keys as access
+from eventstore.domain.api_keys import WrongWord
 from eventstore.domain.errors import StoreUnavailable
-from eventstore.durability import Confirmation
-from eventstore.keyring import Keyring, NameTaken, NoSuchKey, Reading
-from eventstore.keyring_copy import KeyringCopy
-from eventstore.keys import KEYRING
-from eventstore.scripts import ScriptCall
+from eventstore.redis_client.client import Connection
+from eventstore.redis_client.clock import EngineClock
+from eventstore.redis_client.durability import Confirmation
+from eventstore.redis_client.scripts import ScriptCall
+from eventstore.redis_keys import KEYRING
 from eventstore.settings import Durability
 from proofs.proxy import Proxy
 from tests.integration.stores import skip_without_waitaof, until

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from eventstore.eventstore import EventStore
+from eventstore.event_store import EventStore
 from projections.read_models import ReadModels
 from tests.integration.models import inbox, names
 from tests.integration.stores import TENANT, create, send
@@ -21,8 +21,8 @@ ROOM = 10_000
 @pytest.fixture
 async def models(store: EventStore, monkeypatch: pytest.MonkeyPatch) -> ReadModels:
     """Twenty large calls in five sessions, and little room in a page."""
-    for module in ("pages", "parts"):
-        monkeypatch.setattr(f"projections.{module}.PAGE_BYTES", ROOM)
+    for module in ("index_pages", "session_lists"):
+        monkeypatch.setattr(f"projections.queries.{module}.PAGE_BYTES", ROOM)
     for n in range(20):
         if n < 5:
             await create(store, f"s{n}")
@@ -39,7 +39,7 @@ async def test_the_inbox_ends_a_page_of_large_calls_early_and_goes_on_behind_it(
 
 
 async def test_a_call_that_is_larger_than_a_page_is_one(models: ReadModels, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("projections.pages.PAGE_BYTES", 1)
+    monkeypatch.setattr("projections.queries.index_pages.PAGE_BYTES", 1)
     assert len((await inbox(models, limit=1_000))["calls"]) == 1
     assert await names(models, limit=1_000) == [f"s{n % 5}/c{n}" for n in range(20)]
 
@@ -48,7 +48,7 @@ async def test_a_call_that_is_larger_than_a_page_is_one(models: ReadModels, monk
 async def test_the_calls_of_a_session_come_in_pages_of_a_size(
     store: EventStore, models: ReadModels, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr("projections.parts.PAGE_BYTES", 2 * len(LARGE))
+    monkeypatch.setattr("projections.queries.session_lists.PAGE_BYTES", 2 * len(LARGE))
     found, pages, cursor = list[str](), list[int](), None
     while True:
         page = json.loads(await models.calls(TENANT, "s1", limit=limit, cursor=cursor))

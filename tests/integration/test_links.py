@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as Lost
 
-from eventstore.address import parse
-from eventstore.node import AWAY, Node, Request, connect
-from eventstore.sentinel import Watched
+from eventstore.redis_client.node import AWAY, Node, Request, connect
+from eventstore.redis_client.sentinel import Watched
+from eventstore.redis_client.url import parse
 
 pytestmark = pytest.mark.anyio
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -131,9 +131,9 @@ async def test_who_waits_for_a_node_that_is_let_go_of_finds_a_lost_connection() 
 
 @pytest.mark.parametrize("url", ["redis://h", "rediss://h", "unix:///h"])
 async def test_every_way_to_an_engine_tells_that_it_is_lost(url: str) -> None:
-    assert connect(url).connection_pool.connection_class.__module__ == "eventstore.links"
+    assert connect(url).connection_pool.connection_class.__module__ == "eventstore.redis_client.connections"
 
 
 async def test_so_does_the_way_to_a_sentinel() -> None:
     for sentinel in Watched(parse("redis+sentinel://a,b/master"))._sentinels.sentinels:
-        assert sentinel.connection_pool.connection_class.__module__ == "eventstore.links"
+        assert sentinel.connection_pool.connection_class.__module__ == "eventstore.redis_client.connections"

@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from eventstore.connection import Connection
-from eventstore.eventstore import EventStore
-from eventstore.scripts import ScriptCall
-from projections import folding, upkeep
-from projections import layout as layouts
-from projections.generation import PROJECT, WRITES_AT_ONCE, Generation, Moved
-from projections.layout import Layout
+from eventstore.event_store import EventStore
+from eventstore.redis_client.client import Connection
+from eventstore.redis_client.scripts import ScriptCall
+from projections import redis_keys as layouts
+from projections.fold import session_fold as folding
+from projections.fold.index_writes import Writes
+from projections.projector import background as upkeep
+from projections.projector.generation import PROJECT, WRITES_AT_ONCE, Generation, Moved
+from projections.projector.rebuild import Rebuild
 from projections.read_models import ReadModels
-from projections.rebuild import Rebuild
-from projections.writes import Writes
+from projections.redis_keys import Layout
 from tests.integration.conftest import OpenStore
 from tests.integration.models import check, dump, folded, leftovers, names, project, served, session_ids
 from tests.integration.stores import TENANT, create, note, send, until

@@ -9,8 +9,8 @@ import json
 import pytest
 
 from eventstore.domain.errors import InvalidRequest
-from eventstore.domain.instants import parse, text
-from eventstore.eventstore import EventStore
+from eventstore.domain.values.timestamps import parse, text
+from eventstore.event_store import EventStore
 from projections.read_models import ReadModels
 from tests.integration.conftest import OpenStore
 from tests.integration.models import check, dump, inbox, leftovers, names, project, session_ids, sessions

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from eventstore.commit.records import Page
 from eventstore.domain.commands import ClaimCall
 from eventstore.domain.errors import InternalError, InvalidRequest, NoSuchPoint, SessionDeleted, SessionNotFound
-from eventstore.domain.instants import parse
-from eventstore.eventstore import EventStore
-from eventstore.keys import SessionKeys
-from eventstore.store import Page
-from projections import snapshots
+from eventstore.domain.values.timestamps import parse
+from eventstore.event_store import EventStore
+from eventstore.redis_keys import SessionKeys
+from projections.projector.rebuild import Rebuild
+from projections.queries import snapshots
 from projections.read_models import ReadModels
-from projections.rebuild import Rebuild
 from tests.integration import models as stored_models
 from tests.integration.conftest import OpenStore
 from tests.integration.models import project, snapshot

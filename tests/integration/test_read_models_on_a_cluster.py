@@ -6,10 +6,10 @@ from collections.abc import Generator
 
 import pytest
 
-from eventstore.eventstore import open_store
+from eventstore.event_store import open_store
 from eventstore.settings import Settings
+from projections.projector.rebuild import Rebuild
 from projections.read_models import ReadModels
-from projections.rebuild import Rebuild
 from tests.integration.models import check, inbox, names, session_ids, snapshot
 from tests.integration.stores import TENANT, create, send
 from tests.scripts.engines import cluster_node

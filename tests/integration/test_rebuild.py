@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from eventstore.connection import Connection
-from eventstore.eventstore import EventStore
-from eventstore.scripts import ScriptCall
-from projections import layout as layouts
-from projections import lock
-from projections.generation import PROJECT, GenerationGone
-from projections.layout import REBUILDING
-from projections.lock import LockHeld, locked
+from eventstore.event_store import EventStore
+from eventstore.redis_client.client import Connection
+from eventstore.redis_client.scripts import ScriptCall
+from projections import redis_keys as layouts
+from projections.projector import lock
+from projections.projector.generation import PROJECT, GenerationGone
+from projections.projector.lock import LockHeld, locked
+from projections.projector.rebuild import SWITCH, Rebuild
 from projections.read_models import ReadModels
-from projections.rebuild import SWITCH, Rebuild
+from projections.redis_keys import REBUILDING
 from tests.integration.models import check, dump, folded, leftovers, names, project, served, session_ids, snapshot
 from tests.integration.stores import TENANT, create, note, send, until
 from tests.integration.wandering import Wanderer

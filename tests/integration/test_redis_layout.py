@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-import eventstore.keys
-import projections.layout
-from eventstore.keys import Keys
+import eventstore.redis_keys
+import projections.redis_keys
+from eventstore.redis_keys import Keys
 from tests.http.conftest import Api, Server
 
 ROOT = Path(__file__).parents[2]
@@ -148,14 +148,14 @@ def test_the_shell_commands_on_the_page_find_the_key(api: Api, url: str) -> None
         assert redis.exists(told.strip())
 
 
-@pytest.mark.parametrize("module", [eventstore.keys, projections.layout])
+@pytest.mark.parametrize("module", [eventstore.redis_keys, projections.redis_keys])
 def test_every_key_pattern_is_documented(module: object) -> None:
     assert catalogue(module)
     assert [pattern for pattern in catalogue(module) if pattern not in DOCUMENTED] == []
 
 
 def test_the_page_documents_nothing_else() -> None:
-    known = {*catalogue(eventstore.keys), *catalogue(projections.layout)}
+    known = {*catalogue(eventstore.redis_keys), *catalogue(projections.redis_keys)}
     assert [pattern for pattern in DOCUMENTED if pattern not in known] == []
 
 

@@ -14,8 +14,8 @@ from eventstore.domain.errors import (
     SessionDeleted,
     SessionExists,
 )
-from eventstore.eventstore import EventStore
-from eventstore.scripts import ScriptCall
+from eventstore.event_store import EventStore
+from eventstore.redis_client.scripts import ScriptCall
 from tests.integration.stores import TENANT, count, create, key, note, send, texts
 from tests.unit.domain.given import AGENT, ANNA, approve, ask, event, turn
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Generator
 
 import pytest
 
-from eventstore.address import UnfitEngine
 from eventstore.domain.errors import StoreUnavailable
-from eventstore.eventstore import EventStore
+from eventstore.event_store import EventStore
+from eventstore.redis_client.url import UnfitEngine
 from eventstore.settings import Durability
 from proofs.engines import MASTER, Sentinels, eventually
 from tests.integration.clusters import clear, opened
@@ -60,7 +60,7 @@ async def sent(store: EventStore, text: str) -> str:
 async def test_a_master_that_is_killed_is_followed_by_its_replica(
     stores: list[EventStore], sentinels: Sentinels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventstore.tail.POLL_S", 60.0)
+    monkeypatch.setattr("eventstore.log.tail.POLL_S", 60.0)
     store, other = stores
     await create(store)
     await asyncio.to_thread(eventually, lambda: _in_step(sentinels), "the replica is in step")

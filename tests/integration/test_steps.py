@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eventstore.domain.errors import CallNotFound, IllegalTransition
-from eventstore.eventstore import EventStore
+from eventstore.event_store import EventStore
 from tests.integration.stores import TENANT, create, send
 from tests.unit.domain.given import event
 

@@ -11,10 +11,10 @@ from redis.asyncio import Redis
 
 from eventstore.domain.errors import Diverged, StoreUnavailable
 from eventstore.domain.events import parse_line
-from eventstore.eventstore import EventStore
-from eventstore.log import PAGE_BYTES
-from eventstore.stretch import FIRST_LINES, STRETCH_BYTES, STRETCH_LINES
-from eventstore.topic import Chunk
+from eventstore.event_store import EventStore
+from eventstore.log.followed_session import Chunk
+from eventstore.log.range_reader import FIRST_LINES, STRETCH_BYTES, STRETCH_LINES
+from eventstore.log.reader import PAGE_BYTES
 from tests.integration.conftest import OpenStore
 from tests.integration.stores import TENANT, create, note, send
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from eventstore.domain import instants
+from eventstore.commit.deadline_sweeper import AT_ONCE, SLICE, Sweeper
 from eventstore.domain.errors import CallAlreadyDecided, CallExpired, InvalidSnapshot, OutcomeUnknown, StoreUnavailable
-from eventstore.eventstore import EventStore
-from eventstore.sweeper import AT_ONCE, SLICE, Sweeper
-from eventstore.tasks import end
+from eventstore.domain.values import timestamps as instants
+from eventstore.event_store import EventStore
+from eventstore.support.tasks import end
 from tests.integration.conftest import OpenStore
 from tests.integration.stores import TENANT, count, create, note, passed, send, stored, types, until
 from tests.unit.domain.given import ANNA, approve, ask, claim, event, reject
@@ -128,7 +128,7 @@ async def test_a_marker_that_goes_wakes_a_sweeper_that_knows_nothing(
 async def test_the_index_tells_a_sweeper_that_has_heard_nothing(
     opened: OpenStore, passive: EventStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventstore.sweeper.SCAN_EVERY_S", 0.05)
+    monkeypatch.setattr("eventstore.commit.deadline_sweeper.SCAN_EVERY_S", 0.05)
     await redis.config_set("notify-keyspace-events", "")
     try:
         deaf = await opened()
@@ -205,7 +205,7 @@ async def test_a_call_never_expires_early(store: EventStore) -> None:
 async def test_a_sweep_that_comes_too_early_does_not_forget_the_deadline(
     store: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventstore.sweeper.SCAN_EVERY_S", 60.0)
+    monkeypatch.setattr("eventstore.commit.deadline_sweeper.SCAN_EVERY_S", 60.0)
     await create(store)
     await send(store, ask("c1", expires_in_ms=300))
     await until(lambda: store._sweeper._due)
@@ -335,7 +335,7 @@ async def is_expired(store: EventStore, number: int) -> bool:
 async def test_an_error_that_nobody_foresaw_does_not_end_the_sweeper(
     store: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventstore.sweeper.LONGEST_SLEEP_S", 0.05)
+    monkeypatch.setattr("eventstore.commit.deadline_sweeper.LONGEST_SLEEP_S", 0.05)
     failures = [RuntimeError("never seen before")] * 3
     take_due = store._sweeper._take_due
 
@@ -408,7 +408,7 @@ async def sweep_index(store: EventStore, names: list[str], *stuck: str) -> tuple
 async def test_thousands_that_are_overdue_take_bounded_memory_and_no_pause(
     passive: EventStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventstore.sweeper.SCAN_MEMBERS", 500)
+    monkeypatch.setattr("eventstore.commit.deadline_sweeper.SCAN_MEMBERS", 500)
     writer, scans = await sweep_index(passive, [f"s{n}" for n in range(5_000)])
     assert set(writer.swept.values()) == {1}
     assert writer.most <= AT_ONCE
@@ -421,7 +421,7 @@ async def test_thousands_that_are_overdue_take_bounded_memory_and_no_pause(
 async def test_what_cannot_be_swept_does_not_hide_what_comes_behind_it(
     passive: EventStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventstore.sweeper.SCAN_MEMBERS", 20)
+    monkeypatch.setattr("eventstore.commit.deadline_sweeper.SCAN_MEMBERS", 20)
     names = [f"s{n}" for n in range(600)]
     writer, scans = await sweep_index(passive, names, *names[:200])
     assert set(writer.swept.values()) == {1}
@@ -432,7 +432,7 @@ async def test_what_cannot_be_swept_does_not_hide_what_comes_behind_it(
 async def test_more_than_a_scan_reads_that_falls_due_soon_is_read_in_time(
     opened: OpenStore, passive: EventStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventstore.sweeper.SCAN_MEMBERS", 3)
+    monkeypatch.setattr("eventstore.commit.deadline_sweeper.SCAN_MEMBERS", 3)
     names = [f"s{n}" for n in range(40)]
     for name in names:
         await create(passive, name)

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from eventstore.connection import MAX_CONNECTIONS, Connection
+from eventstore.commit.records import Head, Page
 from eventstore.domain import events as log
 from eventstore.domain.errors import SessionDeleted, SessionNotFound, StoreUnavailable
 from eventstore.domain.session import Session
-from eventstore.eventstore import EventStore
-from eventstore.hub import Hub
-from eventstore.keys import Keys
-from eventstore.store import Head, Page
-from eventstore.subscriber import Subscriber
-from eventstore.tail import CHUNK_LINES, Tails
-from eventstore.topic import RECENT_LINES, Chunk, Place, Topic
+from eventstore.event_store import EventStore
+from eventstore.log.followed_session import RECENT_LINES, Chunk, Place, Topic
+from eventstore.log.notifications import Hub
+from eventstore.log.subscriber import Subscriber
+from eventstore.log.tail import CHUNK_LINES, Tails
+from eventstore.redis_client.client import MAX_CONNECTIONS, Connection
+from eventstore.redis_keys import Keys
 from tests.integration.conftest import OpenStore
 from tests.integration.stores import TENANT, create, note, send, until
 from tests.unit.domain.given import event
@@ -34,7 +34,7 @@ NEVER_S = 60.0
 @pytest.fixture(autouse=True)
 def no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tail that only goes on because it polls would hang in these tests."""
-    monkeypatch.setattr("eventstore.tail.POLL_S", NEVER_S)
+    monkeypatch.setattr("eventstore.log.tail.POLL_S", NEVER_S)
 
 
 class Reader:
@@ -196,7 +196,7 @@ async def test_fifty_tails_miss_nothing_of_two_writers(store: EventStore, other:
 async def test_a_lost_announcement_only_costs_time(
     store: EventStore, other: EventStore, follow: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventstore.tail.POLL_S", 0.2)
+    monkeypatch.setattr("eventstore.log.tail.POLL_S", 0.2)
     await create(store)
     other._tasks[0].cancel()  # it hears nothing any more
     reader = follow(other, 1)
@@ -377,7 +377,7 @@ async def test_an_announcement_may_have_more_fields_than_we_know() -> None:
 async def test_a_log_that_is_lost_under_a_tail_is_told_and_not_asked_for_for_ever(
     store: EventStore, other: EventStore, follow: Any, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventstore.tail.PATIENCE_S", 0.1)
+    monkeypatch.setattr("eventstore.log.tail.PATIENCE_S", 0.1)
     await create(store)
     reader = follow(other, 1)
     await until(lambda: reader.chunks)

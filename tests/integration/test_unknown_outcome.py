@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from eventstore.domain.errors import SessionDeleted
-from eventstore.eventstore import EventStore
+from eventstore.event_store import EventStore
 from proofs.proxy import CUT_AFTER, CUT_BEFORE, Proxy
 from tests.integration.conftest import OpenStore
 from tests.integration.stores import TENANT, count, create, key, note, send, texts

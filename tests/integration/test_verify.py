@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from eventstore import verify
+from eventstore.api_keys.keyring import Keyring
 from eventstore.domain.commands import CreateSession
 from eventstore.domain.events import GENESIS, chain
-from eventstore.embedded import EmbeddedEngine
-from eventstore.eventstore import EventStore, open_store
-from eventstore.keyring import Keyring
-from eventstore.keys import KEYRING, SessionKeys
+from eventstore.embedded.engine import EmbeddedEngine
+from eventstore.event_store import EventStore, open_store
+from eventstore.log import hash_chain as verify
+from eventstore.log.hash_chain import Verdict, Verifier
+from eventstore.redis_keys import KEYRING, SessionKeys
 from eventstore.settings import Settings
-from eventstore.verify import Verdict, Verifier
 from tests.integration.stores import TENANT, create, note, send
 from tests.scripts.engines import HeldEngine
 from tests.unit.domain.given import AGENT

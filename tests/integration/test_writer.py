@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from eventstore import batch
-from eventstore.domain.decide import decide
+from eventstore.commit import batch
+from eventstore.domain.decider import decide
 from eventstore.domain.errors import (
     CallAlreadyDecided,
     IllegalTransition,
@@ -21,7 +21,7 @@ from eventstore.domain.errors import (
     SessionNotFound,
     StoreUnavailable,
 )
-from eventstore.eventstore import EventStore
+from eventstore.event_store import EventStore
 from proofs.proxy import Proxy
 from tests.integration.conftest import OpenStore
 from tests.integration.stores import TENANT, count, create, key, note, send, stored, texts, types, until
@@ -144,7 +144,7 @@ async def test_a_caller_that_goes_away_changes_no_order_where_its_batch_is_decid
 async def test_a_command_that_nobody_waits_for_is_carried_out_though_it_needs_more_than_is_remembered(
     store: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventstore.lane.CACHED_CHARACTERS", 0)
+    monkeypatch.setattr("eventstore.commit.session_queue.CACHED_CHARACTERS", 0)
     await create(store)
     await send(store, ask("c1"))
     await until(lambda: not store.writer._tasks)
@@ -248,7 +248,7 @@ async def test_what_always_comes_too_late_is_given_up_soon(store: EventStore, mo
         return decide(*given)
 
     await create(store)
-    monkeypatch.setattr("eventstore.writer.PATIENCE_MS", 0)
+    monkeypatch.setattr("eventstore.commit.writer.PATIENCE_MS", 0)
     monkeypatch.setattr(batch, "MAX_LAG_MS", -1_000_000)
     monkeypatch.setattr(batch, "decide", counted)
     with pytest.raises(Overloaded):
@@ -358,7 +358,7 @@ async def test_a_lost_log_is_told_to_writers_and_readers(store: EventStore, redi
 
 
 async def test_the_lanes_of_quiet_sessions_are_forgotten(opened: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eventstore.writer.CACHED_HEADS", 10)
+    monkeypatch.setattr("eventstore.commit.writer.CACHED_HEADS", 10)
     store = await opened()
     for n in range(30):
         await create(store, f"s{n}")
@@ -370,7 +370,7 @@ async def test_the_lanes_of_quiet_sessions_are_forgotten(opened: OpenStore, monk
 async def test_what_is_remembered_of_calls_is_bounded_over_all_sessions(
     opened: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventstore.writer.CACHED_CHARACTERS", 10_000)
+    monkeypatch.setattr("eventstore.commit.writer.CACHED_CHARACTERS", 10_000)
     store = await opened()
     for n in range(20):
         await create(store, f"s{n}")
@@ -381,7 +381,7 @@ async def test_what_is_remembered_of_calls_is_bounded_over_all_sessions(
 
 
 async def test_a_session_remembers_little_of_large_calls(opened: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eventstore.lane.CACHED_CHARACTERS", 10_000)
+    monkeypatch.setattr("eventstore.commit.session_queue.CACHED_CHARACTERS", 10_000)
     store = await opened()
     await create(store)
     await send(store, *(ask(f"c{n}", tool_args={"text": "x" * 2_000}) for n in range(20)))

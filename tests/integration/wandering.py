@@ -21,7 +21,7 @@ from eventstore.domain.commands import (
     SettleCall,
 )
 from eventstore.domain.errors import LaybyError
-from eventstore.eventstore import EventStore
+from eventstore.event_store import EventStore
 from tests.integration.stores import TENANT, create
 from tests.unit.domain.given import ask, connect, event, publish, question, step, turn
 

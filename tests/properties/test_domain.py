@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventstore.domain import events as log
-from eventstore.domain import instants, jsontext
 from eventstore.domain.call import APPROVED, EXECUTED, EXPIRED, PENDING, REJECTED, Call
 from eventstore.domain.commands import (
     ABSENT,
@@ -32,6 +31,8 @@ from eventstore.domain.commands import (
 from eventstore.domain.errors import CallExpired
 from eventstore.domain.events import CALL_CLOSES, SESSION_ENDS, Event
 from eventstore.domain.steps import FinishedStep
+from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import timestamps as instants
 from tests.unit.domain.given import Story, ask, connect, event, publish, question, step, turn
 from tests.unit.domain.given import given as a_session
 

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.budget import Budget
-from api.inbox import Inbox
+from api.http.body_budget import Budget
+from api.websocket.frames import Inbox
 from proofs.line import frame
 
 MOST = 2_000

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Generator
 import fakeredis
 import pytest
 
-from eventstore.connection import Connection
+from eventstore.redis_client.client import Connection
 from tests.scripts import leaks
 from tests.scripts.engines import HeldEngine, cluster_node, held_engine
 from tests.scripts.given import Server

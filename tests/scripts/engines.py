@@ -16,9 +16,9 @@ from pathlib import Path
 from redis import Redis
 from redis.exceptions import RedisError
 
-from eventstore.embedded import EmbeddedEngine
-from eventstore.engine.directory import Lock
-from eventstore.engine.process import find_binary
+from eventstore.embedded.data_directory import Lock
+from eventstore.embedded.engine import EmbeddedEngine
+from eventstore.embedded.process import find_binary
 
 PATIENCE_S = 20
 

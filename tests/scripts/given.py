@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from eventstore.connection import Connection
+from eventstore.commit.records import Commit, Head, Line, load_call, read_call
 from eventstore.domain.call import Call
 from eventstore.domain.events import chain
 from eventstore.domain.session import Session, Waiting
-from eventstore.keys import Keys, SessionKeys
-from eventstore.store import Commit, Head, Line, load_call, read_call
+from eventstore.redis_client.client import Connection
+from eventstore.redis_keys import Keys, SessionKeys
 
 KEYS = Keys(4)
 S1 = KEYS.session("default", "s1")

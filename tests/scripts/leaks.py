@@ -1,4 +1,4 @@
-"""No key without a reason: every key on the server is one that `eventstore.keys` knows, and belongs there now."""
+"""No key without a reason: every key on the server is one that `eventstore.redis_keys` knows, and belongs there now."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from eventstore.domain import jsontext
-from eventstore.keys import STORE, Keys, SessionKeys, split_member
+from eventstore.domain.values import json_text as jsontext
+from eventstore.redis_keys import STORE, Keys, SessionKeys, split_member
 
 _PARTITION = re.compile(r"layby:\{p(\d\d+)\}:(deadlines|feed|sessions|proj:.+)")
 _SESSION = re.compile(r"layby:\{p(\d\d+)\}:([^:]+):s:([^:]+):(head|events|calls|dedup|dedup_age|due:[^:]+)")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.anchors import Anchor, Anchors
-from eventstore.batch import Retry
-from eventstore.dispatcher import Dispatcher
+from eventstore.commit.batch import Retry
+from eventstore.commit.idempotency_keys import Anchor, Anchors
+from eventstore.commit.records import delete_call
 from eventstore.domain.errors import IdempotencyKeyReused
-from eventstore.store import delete_call
+from eventstore.redis_client.pipeline import Dispatcher
 from tests.scripts.given import FEED_KEEP, KEYS, S1, Server, first
 
 pytestmark = pytest.mark.anyio

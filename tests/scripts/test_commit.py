@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.domain import jsontext
-from eventstore.store import Head, decode_head
+from eventstore.commit.records import Head, decode_head
+from eventstore.domain.values import json_text as jsontext
 from tests.scripts.given import DAY, HOUR, KEYS, MINUTE, S1, Server, first, following
 from tests.unit.domain.given import ask, given
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from eventstore.store import Commit, Head, decode_head
+from eventstore.commit.records import Commit, Head, decode_head
 from tests.scripts.given import DAY, HOUR, S1, Server, first, following
 from tests.unit.domain.given import ask, given
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 import pytest
 from redis.exceptions import ResponseError
 
-from eventstore.anchors import anchor_call
-from eventstore.batch import Retry
-from eventstore.connection import Connection
-from eventstore.scripts import ScriptCall
-from eventstore.store import delete_call, load_call, read_call
+from eventstore.commit.batch import Retry
+from eventstore.commit.idempotency_keys import anchor_call
+from eventstore.commit.records import delete_call, load_call, read_call
+from eventstore.redis_client.client import Connection
+from eventstore.redis_client.scripts import ScriptCall
 from tests.scripts import leaks
 from tests.scripts.given import FEED_KEEP, HOUR, KEYS, S1, Server, first, following
 from tests.unit.domain.given import ask, given

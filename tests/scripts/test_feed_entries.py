@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.divergence import KEPT, RECORD
-from eventstore.feed_store import decode_scan, entry_id, scan_call
-from eventstore.keys import DIVERGED
-from eventstore.scripts import ScriptCall
-from eventstore.store import Head, delete_call
+from eventstore.commit.records import Head, delete_call
+from eventstore.feed.divergence import KEPT, RECORD
+from eventstore.feed.entries import decode_scan, entry_id, scan_call
+from eventstore.redis_client.scripts import ScriptCall
+from eventstore.redis_keys import DIVERGED
 from tests.scripts.given import FEED_KEEP, KEYS, S1, Server, first, following
 
 pytestmark = pytest.mark.anyio

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from eventstore.connection import Connection
+from eventstore.api_keys.keyring import REVOKE
+from eventstore.commit.records import Head, decode_head, delete_call, load_call
 from eventstore.domain.errors import StoreFull
-from eventstore.fitness import NEEDED, EvictingEngine, RightsMissing, check_engine
-from eventstore.keyring import REVOKE
-from eventstore.scripts import ScriptCall
-from eventstore.store import Head, decode_head, delete_call, load_call
+from eventstore.redis_client.client import Connection
+from eventstore.redis_client.preflight import NEEDED, EvictingEngine, RightsMissing, check_engine
+from eventstore.redis_client.scripts import ScriptCall
 from tests.architecture.tree import scripts, text
 from tests.scripts.engines import HeldEngine
 from tests.scripts.given import FEED_KEEP, S1, Server, first, following

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eventstore.store import Head, decode_head, decode_loaded, decode_page, delete_call
+from eventstore.commit.records import Head, decode_head, decode_loaded, decode_page, delete_call
 from tests.scripts.given import FEED_KEEP, HOUR, S1, Server, first, following
 
 pytestmark = pytest.mark.anyio

@@ -4,9 +4,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from eventstore.address import WrongAddress, parse
-from eventstore.address_options import BY_SCHEME
-from eventstore.node import connect
+from eventstore.redis_client.node import connect
+from eventstore.redis_client.url import WrongAddress, parse
+from eventstore.redis_client.url_options import BY_SCHEME
 
 
 @pytest.mark.parametrize(

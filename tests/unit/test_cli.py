@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from cli import main as cli_main
-from eventstore.embedded import DataDirectoryInUse
+from eventstore.embedded.engine import DataDirectoryInUse
 from eventstore.settings import Settings
 
 HEAVY = ("api", "asyncio", "jsonschema_rs", "pydantic", "redis", "starlette", "uvicorn")
@@ -129,8 +129,8 @@ def test_an_unknown_command_is_exit_code_2() -> None:
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A stand-in for the server, to judge the command alone."""
-    server = ModuleType("api.server")
-    monkeypatch.setitem(sys.modules, "api.server", server)
+    server = ModuleType("api.server.process")
+    monkeypatch.setitem(sys.modules, "api.server.process", server)
     return server
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.clock import Clocks, EngineClock
+from eventstore.redis_client.clock import Clocks, EngineClock
 
 NOON = 1_795_953_600_000
 
@@ -14,7 +14,7 @@ class Monotonic:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ms = 5_000.0
-        monkeypatch.setattr("eventstore.clock.time.monotonic", lambda: self.ms / 1000)
+        monkeypatch.setattr("eventstore.redis_client.clock.time.monotonic", lambda: self.ms / 1000)
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pytest
 from redis import exceptions as redis_errors
 from redis.asyncio import BlockingConnectionPool
 
-from eventstore import topology
-from eventstore.address import Host, UnfitEngine, parse
-from eventstore.cluster import Cluster
-from eventstore.node import AWAY, Node
+from eventstore.redis_client import topology
+from eventstore.redis_client.cluster import Cluster
+from eventstore.redis_client.node import AWAY, Node
+from eventstore.redis_client.url import Host, UnfitEngine, parse
 
 SLOTS = [[0, 16_383, [b"127.0.0.1", 7001, b"id"]]]
 

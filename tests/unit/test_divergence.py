@@ -6,12 +6,20 @@ from typing import Any
 
 import pytest
 
-from eventstore.divergence import REMEMBERED, REMEMBERED_IN_ALL, Divergence, LostSession, Watch, decode_records, earlier
+from eventstore.commit.records import Line
 from eventstore.domain.events import GENESIS, chain
-from eventstore.feed_cursor import NONE
-from eventstore.keys import Keys, PartitionKeys, SessionKeys
-from eventstore.store import Line
-from eventstore.topic import RECENT_LINES, Topic
+from eventstore.feed.cursor import NONE
+from eventstore.feed.divergence import (
+    REMEMBERED,
+    REMEMBERED_IN_ALL,
+    Divergence,
+    LostSession,
+    Watch,
+    decode_records,
+    earlier,
+)
+from eventstore.log.followed_session import RECENT_LINES, Topic
+from eventstore.redis_keys import Keys, PartitionKeys, SessionKeys
 
 
 def loss(common: tuple[int, int], noticed: int) -> Divergence:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.cursor_seal import Seal
-from eventstore.feed_cursor import NONE, GarbledCursor, History, Inside, Position, parse
+from eventstore.feed.cursor import NONE, GarbledCursor, History, Inside, Position, parse
+from eventstore.feed.cursor_seal import Seal
 
 MS = st.integers(1, 2**63)
 IDS = st.one_of(st.just(NONE), st.tuples(MS, st.integers(0, 2**40)))

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from eventstore.batch import Answer, Pending, Retry
+from eventstore.commit.batch import Answer, Pending, Retry
+from eventstore.commit.records import Head, Loaded
+from eventstore.commit.session_queue import Crowd, Lane
 from eventstore.domain.commands import Publish
 from eventstore.domain.errors import IdempotencyKeyReused, Overloaded, RequestInProgress
-from eventstore.keys import Keys
-from eventstore.lane import Crowd, Lane
-from eventstore.store import Head, Loaded
+from eventstore.redis_keys import Keys
 from tests.unit.domain.given import AGENT
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from api import line_messages
+from api.publish_line import messages as line_messages
 from eventstore.domain.errors import InvalidRequest, VersionMismatch
 
 EVENTS = b'[ {"type": "a.b", "data": {"list": [1, "]"]}} ]'

@@ -10,9 +10,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
+from api.http.problems import MEDIA_TYPE, render
 from api.openapi import document
 from api.openapi.examples import EXAMPLES
-from api.problems import MEDIA_TYPE, render
 from eventstore.domain import errors
 from eventstore.domain.errors import leaves
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.origin import OpenDoor
+from api.middleware.origin_check import OpenDoor
 from eventstore.domain.errors import UntrustedOrigin
 
 

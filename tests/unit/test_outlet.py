@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from api.outlet import HeadWithBody
+from api.transport.response_writer import HeadWithBody
 from tests.unit.connections import Transport
 
 pytestmark = pytest.mark.anyio

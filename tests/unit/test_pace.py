@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 from starlette.requests import Request
 
-from api.pace import EVERY_S, LONGEST_S, Pace
-from api.wire import receive_post
+from api.middleware.refusal_pacing import EVERY_S, LONGEST_S, Pace
+from api.requests.bodies import receive_post
 from eventstore.domain.errors import Overloaded
 
 

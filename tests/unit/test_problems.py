@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from api import problems
-from eventstore.domain import errors, jsontext
+from api.http import problems
+from eventstore.domain import errors
 from eventstore.domain.errors import InvalidRequest, leaves
-from eventstore.domain.jsontext import LongInteger
+from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values.json_text import LongInteger
 
 
 def test_the_table_has_every_leaf_of_the_tree_and_no_other():

@@ -9,10 +9,10 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from api import protocol
-from api.handshake import wishes
-from api.protocol import PATIENCE_S, PIPELINED, SLOWEST, HttpProtocol
-from api.unread import UNREAD_BYTES, UNREAD_RATE, UNREAD_S
+from api.transport import http_protocol as protocol
+from api.transport.http_protocol import PATIENCE_S, PIPELINED, SLOWEST, HttpProtocol
+from api.transport.slow_clients import UNREAD_BYTES, UNREAD_RATE, UNREAD_S
+from api.transport.websocket_handshake import wishes
 from tests.unit.connections import Loop, Transport
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"

@@ -9,8 +9,8 @@ import pytest
 from redis import exceptions as redis_errors
 
 from eventstore.domain.errors import StoreUnavailable
-from eventstore.fitness import tell_silence
-from eventstore.sending import unavailable
+from eventstore.redis_client.preflight import tell_silence
+from eventstore.redis_client.retries import unavailable
 
 CERTIFICATE = ssl.SSLCertVerificationError("self-signed certificate")
 RESET = ConnectionResetError(104, "Connection reset by peer")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eventstore.stretch import LEAST_LINES, STRETCH_BYTES, STRETCH_LINES, decode_stretch, fitting
+from eventstore.log.range_reader import LEAST_LINES, STRETCH_BYTES, STRETCH_LINES, decode_stretch, fitting
 
 
 def answer(first: int, *lines: bytes) -> list[Any]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from eventstore.clock import Clocks
-from eventstore.keys import Keys, member
-from eventstore.sweeper import EARLIER_MS, Sweeper
+from eventstore.commit.deadline_sweeper import EARLIER_MS, Sweeper
+from eventstore.redis_client.clock import Clocks
+from eventstore.redis_keys import Keys, member
 
 NOON = 1_795_953_600_000
 SESSION = member("acme", "s1")

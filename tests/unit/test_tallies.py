@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from api.tallies import Tallies
+from api.metrics.request_counters import Tallies
 
 
 def told(tallies: Tallies) -> dict[str, float]:

@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from eventstore.tasks import Shared, end
+from eventstore.support.tasks import Shared, end
 
 pytestmark = pytest.mark.anyio
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from eventstore.commit.records import Line
 from eventstore.domain.events import GENESIS, chain
-from eventstore.store import Line
-from eventstore.topic import AT_ONCE, HELD_BACK_S, RECENT_BYTES, Chunk, Place, Topic
+from eventstore.log.followed_session import AT_ONCE, HELD_BACK_S, RECENT_BYTES, Chunk, Place, Topic
 
 pytestmark = pytest.mark.anyio
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from api import websocket
-from api.budget import Budget
-from api.inbox import SLICE_BYTES, Inbox
-from api.protocol import PATIENCE_S, SLOWEST
-from api.unread import UNREAD_S
-from api.websocket import DEAD_S, GOODBYE_S, LOOK_EVERY_S, LOOKS, SILENT_S, WebSocket
+from api.http.body_budget import Budget
+from api.transport.http_protocol import PATIENCE_S, SLOWEST
+from api.transport.slow_clients import UNREAD_S
+from api.websocket import connection as websocket
+from api.websocket.connection import DEAD_S, GOODBYE_S, LOOK_EVERY_S, LOOKS, SILENT_S, WebSocket
+from api.websocket.frames import SLICE_BYTES, Inbox
 from proofs.line import CLOSE, CONTINUED, PING, PONG, frame
 from tests.unit.connections import Loop, Transport
 

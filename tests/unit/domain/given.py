@@ -17,7 +17,6 @@ from typing import Any
 
 from eventstore.domain import call as calls
 from eventstore.domain import events as log
-from eventstore.domain import jsontext
 from eventstore.domain import session as sessions
 from eventstore.domain.call import Call
 from eventstore.domain.commands import (
@@ -30,11 +29,12 @@ from eventstore.domain.commands import (
     NewEvent,
     Publish,
 )
-from eventstore.domain.decide import decide
+from eventstore.domain.decider import decide
 from eventstore.domain.draft import Context, Draft, MissingRecords, Policy
 from eventstore.domain.errors import InvalidSnapshot, LaybyError
 from eventstore.domain.events import Event
 from eventstore.domain.session import Session
+from eventstore.domain.values import json_text as jsontext
 
 NOON = 1_795_953_600_000
 """2026-11-29T12:00:00Z: when a story begins."""

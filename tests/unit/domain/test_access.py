@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from eventstore.domain import access, ids
-from eventstore.domain.access import SCOPES, AccessKey, WrongWord
+from eventstore.domain import api_keys as access
+from eventstore.domain.api_keys import SCOPES, AccessKey, WrongWord
+from eventstore.domain.values import ids
 
 TEXT = access.key_text("0123456789ab", "s" * 52)
 KEY = AccessKey("0123456789ab", "svc", "acme", ("read",), access.digest(TEXT), created_at=1_000)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.domain import instants, jsontext, response_schema
 from eventstore.domain.draft import Policy
 from eventstore.domain.errors import IllegalTransition, InterruptExists, InvalidRequest, InvalidSnapshot, TooLarge
+from eventstore.domain.schemas import response_schema
+from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import timestamps as instants
 from tests.unit.domain.given import (
     ANNA,
     DAY,

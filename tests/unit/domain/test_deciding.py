@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.domain import instants, jsontext
 from eventstore.domain.commands import Actor, DecideCall, ExpireDue
 from eventstore.domain.errors import (
     CallAlreadyDecided,
@@ -15,6 +14,8 @@ from eventstore.domain.errors import (
     RunMismatch,
     StaleView,
 )
+from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import timestamps as instants
 from tests.unit.domain.given import (
     ANNA,
     DAY,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.domain import instants
 from eventstore.domain.commands import (
     Actor,
     CompleteAuthorization,
@@ -24,6 +23,7 @@ from eventstore.domain.errors import (
     OutcomeUnknown,
     ResultAlreadyRecorded,
 )
+from eventstore.domain.values import timestamps as instants
 from tests.unit.domain.given import (
     ANNA,
     DAY,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from eventstore.domain import instants
 from eventstore.domain.errors import CallExpired
-from eventstore.domain.retiring import EXPIRED_AT_ONCE
+from eventstore.domain.rules.expiry import EXPIRED_AT_ONCE
+from eventstore.domain.values import timestamps as instants
 from tests.unit.domain.given import (
     ANNA,
     DAY,

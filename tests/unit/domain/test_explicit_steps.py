@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.domain import jsontext
 from eventstore.domain.errors import CallNotFound, IllegalTransition, InvalidRequest
 from eventstore.domain.session import to_record
+from eventstore.domain.values import json_text as jsontext
 from tests.unit.domain.given import ANNA, Story, approve, ask, event, publish, step, turn
 from tests.unit.domain.given import given as any_session
 

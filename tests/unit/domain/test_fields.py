@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from eventstore.domain import state_snapshot
 from eventstore.domain.errors import InvalidSnapshot
-from eventstore.domain.fields import Instant, Name, field_errors
-from eventstore.domain.jsontext import LongInteger
+from eventstore.domain.values.field_types import Instant, Name, field_errors
+from eventstore.domain.values.json_text import LongInteger
 
 
 class Body(BaseModel):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from eventstore.domain.fields import SESSION_ID
-from eventstore.domain.ids import derived_id, random_id
+from eventstore.domain.values.field_types import SESSION_ID
+from eventstore.domain.values.ids import derived_id, random_id
 
 
 def test_a_made_name_is_a_prefix_and_26_characters():

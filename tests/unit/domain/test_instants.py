@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.domain import instants
+from eventstore.domain.values import timestamps as instants
 from tests.unit.domain.given import DAY, HOUR, NOON
 
 

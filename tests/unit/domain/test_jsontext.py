@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from eventstore.domain import jsontext
-from eventstore.domain.jsontext import BadJson, LongInteger, canonical, dumps, loads
+from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values.json_text import BadJson, LongInteger, canonical, dumps, loads
 
 LONG = "123456789" * 700
 

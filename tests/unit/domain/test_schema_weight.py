@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from eventstore.domain import pattern_weight, response_schema, schema_weight
-from eventstore.domain.jsontext import LongInteger
-from eventstore.domain.response_schema import Unfit
+from eventstore.domain.schemas import pattern_cost as pattern_weight
+from eventstore.domain.schemas import response_schema
+from eventstore.domain.schemas import schema_cost as schema_weight
+from eventstore.domain.schemas.response_schema import Unfit
+from eventstore.domain.values.json_text import LongInteger
 
 LEAF = {"type": "string"}
 

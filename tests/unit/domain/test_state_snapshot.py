@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from eventstore.domain import call as calls
-from eventstore.domain import instants, state_snapshot
+from eventstore.domain import state_snapshot
 from eventstore.domain.commands import ExpireDue
 from eventstore.domain.draft import Context, Draft
 from eventstore.domain.errors import InvalidRequest, InvalidSnapshot, NotApproved
 from eventstore.domain.session import Session
+from eventstore.domain.values import timestamps as instants
 from tests.unit.domain.given import (
     ANNA,
     HOUR,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eventstore.domain.commands import CompleteAuthorization, SendMessage
 from eventstore.domain.errors import TooManyCalls
-from eventstore.domain.publishing import MOST_OPEN
+from eventstore.domain.rules.publishing import MOST_OPEN
 from tests.unit.domain.given import ANNA, HOUR, NOON, approve, ask, connect, event, given, publish, reject, step, turn
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from eventstore.domain import jsontext
 from eventstore.domain.call import Call
 from eventstore.domain.events import parse_line
-from eventstore.keys import PartitionKeys
-from projections.layout import Layout
-from projections.view import SessionView, call_from_shown, empty_view, from_record, named_call
-from projections.writes import Change, Writes, indexed, write_session
+from eventstore.domain.values import json_text as jsontext
+from eventstore.redis_keys import PartitionKeys
+from projections.fold.index_writes import Change, Writes, indexed, write_session
+from projections.fold.session_view import SessionView, call_from_shown, empty_view, from_record, named_call
+from projections.redis_keys import Layout
 
 LAYOUT = Layout(PartitionKeys(0), "g")
 TENANT = "default"
@@ -55,7 +55,7 @@ class Memory:
         return call_from_shown(jsontext.read(calls[name])) if name in calls else None
 
     def apply(self, writes: Writes) -> None:
-        """As `project.lua` does."""
+        """As `apply_projection.lua` does."""
         keys, args = writes.script()
         at_logs = 2 + 2 * int(args[0])
         for n in range(2, at_logs, 2):

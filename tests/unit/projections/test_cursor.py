@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore.domain.errors import InvalidRequest
-from projections.cursor import Cursor, decode
+from projections.queries.page_cursor import Cursor, decode
 
 
 def encoded(text: str | bytes) -> str:

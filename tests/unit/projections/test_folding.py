@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.keys import Keys
-from projections.folding import Target
-from projections.layout import Layout
+from eventstore.redis_keys import Keys
+from projections.fold.session_fold import Target
+from projections.redis_keys import Layout
 
 KEYS = Keys(4).session("acme", "s1")
 

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from eventstore.keys import Keys
-from projections.layout import Layout
-from projections.pages import Pages
-from projections.query import Query, Reading, Stretch
+from eventstore.redis_keys import Keys
+from projections.queries.index_pages import Pages
+from projections.queries.index_query import Query, Reading, Stretch
+from projections.redis_keys import Layout
 
 pytestmark = pytest.mark.anyio
 KEYS = Keys(64)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from eventstore.domain import jsontext
 from eventstore.domain.commands import RecordResult
 from eventstore.domain.events import parse_line
-from projections.snapshots import Stored
-from projections.view import SHOWN, call_from_shown, empty_view, from_record, to_record
+from eventstore.domain.values import json_text as jsontext
+from projections.fold.session_view import SHOWN, call_from_shown, empty_view, from_record, to_record
+from projections.queries.snapshots import Stored
 from tests.unit.domain.given import (
     HOUR,
     NOON,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from eventstore.domain import jsontext
-from projections.view import call_from_shown, from_record
-from projections.writes import Writes, remove_calls, remove_session
+from eventstore.domain.values import json_text as jsontext
+from projections.fold.index_writes import Writes, remove_calls, remove_session
+from projections.fold.session_view import call_from_shown, from_record
 from tests.unit.domain.given import Story, approve, ask, claim, connect, event, given, publish, reject, turn
 from tests.unit.projections.memory import LAYOUT, TENANT, Memory
 

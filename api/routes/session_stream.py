@@ -1,0 +1,144 @@
+"""Following one session: history, then live, over one iterator, in NDJSON or SSE."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing
+from typing import Final, cast
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from api.http import query_parameters as query
+from api.http.headers import header
+from api.http.query_parameters import Types
+from api.requests.bodies import session_id
+from api.services import Services
+from api.streaming.chunks import gather
+from api.streaming.encoders import SSE, Encoder, chosen
+from api.streaming.open_responses import STREAM_HEADERS, LiveResponse
+from api.transport.response_writer import Outlet
+from eventstore.domain.errors import InvalidRequest
+from eventstore.domain.events import SESSION_ENDS, line_type
+from eventstore.log.followed_session import Chunk, Deliver
+
+END: Final = 0
+"""To the store, the place after the last event."""
+_SEQ = re.compile(r"(-?)([1-9][0-9]*)", re.ASCII)
+_LAST_ID = re.compile(r"[0-9]+", re.ASCII)
+_PARKED: Final = b'"data":{"parked":true,'
+UNTIL: Final = ("idle", "parked", "terminal")
+WHOLE_BYTES: Final = 128 * 1024
+"""A chunk of so much is sent in one piece."""
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    async def stream(request: Request) -> Response:
+        principal, name = services.door.enter(request, "read"), session_id(request)
+        encoder, last_id = chosen(header(request, "Accept") or ""), last_event_id(request)
+        asked = _start(request)  # which must make sense, even where it does not count
+        start = asked if last_id is None else last_id + 1
+        view = _View(encoder, query.types(request), query.word(request, "until", UNTIL))
+        outlet = Outlet(request.scope)
+        follow = services.store.follow(principal.tenant, name, start, view.deliver(outlet))
+        chunks = cast("AsyncGenerator[Chunk]", follow)
+        first = await anext(chunks)
+        if encoder is SSE and last_id is not None and first.end == "terminal" and not first.lines:
+            await chunks.aclose()
+            return Response(status_code=204)  # the one word that stops an EventSource
+        if request.method == "HEAD":
+            await chunks.aclose()
+            return Response(None, 200, STREAM_HEADERS, encoder.media_type)
+        frames = _frames(first, chunks, view)
+        return LiveResponse(principal, frames, encoder, services.live, services.metrics, outlet)
+
+    return [Route("/v1/sessions/{session_id}/stream", stream, methods=["GET"])]
+
+
+def last_event_id(request: Request) -> int | None:
+    value = header(request, "Last-Event-ID")
+    if value is not None and not _LAST_ID.fullmatch(value):
+        raise InvalidRequest.header("Last-Event-ID", "must be the seq of the last event that was received")
+    return None if value is None else query.seq(value)
+
+
+def _start(request: Request) -> int:
+    value = query.text(request, "from")
+    if value is None:
+        return 1
+    if value == "now":
+        return END
+    found = _SEQ.fullmatch(value)
+    if not found:
+        raise InvalidRequest.parameter("from", "must be a seq, a negative number to count from the end, or now")
+    seq = query.seq(found[2])
+    return -seq if found[1] else seq
+
+
+class _View:
+    """What of a session one reader is shown, and how. `over` becomes true with the event that the reader waits for,
+    or with the end of the session."""
+
+    def __init__(self, encoder: Encoder, types: Types, until: str | None) -> None:
+        self.over: bool = False
+        self._encoder: Encoder = encoder
+        self._types: Types = types
+        self._until: str | None = until
+
+    def pieces(self, chunk: Chunk) -> Iterable[bytes]:
+        """The chunk encoded, in pieces worth sending. Readers who are shown all of it share them."""
+        if self._until or not self._types.all or chunk.end:
+            return gather(self._show(chunk))
+        if chunk.encoded is None:
+            return self._whole(chunk)
+        if (pieces := chunk.encoded.get(self._encoder)) is None:
+            pieces = chunk.encoded[self._encoder] = list(self._whole(chunk))
+        return pieces
+
+    def _whole(self, chunk: Chunk) -> Iterable[bytes]:
+        """All of the chunk: of its lines as they are one piece, if that is small enough."""
+        if chunk.lines and sum(map(len, chunk.lines)) <= WHOLE_BYTES and (piece := self._encoder.plain(chunk.lines)):
+            return [piece]
+        return gather(self._show(chunk))
+
+    def deliver(self, outlet: Outlet) -> Deliver | None:
+        """What sends the reader a chunk at once, past everything that may wait; not where one may end the stream."""
+        return None if self._until else lambda chunk: outlet.push(list(self.pieces(chunk)))
+
+    def _show(self, chunk: Chunk) -> Iterator[bytes]:
+        """Event by event; the last part of a stream that is over is its end."""
+        seq, end = chunk.first, chunk.end
+        for line in chunk.lines:
+            kind = line_type(line)
+            if self._types.wants(kind):
+                yield self._encoder.event(seq, kind, line)
+            seq += 1
+            if self._ends(kind, line):
+                end = self._until
+                break
+        if end:
+            self.over = True
+            yield self._encoder.end(end, seq)
+
+    def _ends(self, kind: str, line: bytes) -> bool:
+        """Whether the event is what the reader waits for."""
+        match self._until:
+            case "terminal":
+                return kind in SESSION_ENDS
+            case "idle" | "parked":
+                return kind == "session.waiting" and (_PARKED in line) == (self._until == "parked")
+            case _:
+                return False
+
+
+async def _frames(first: Chunk, chunks: AsyncGenerator[Chunk], view: _View) -> AsyncGenerator[bytes]:
+    async with aclosing(chunks):
+        chunk = first
+        while True:
+            for piece in view.pieces(chunk):
+                yield piece
+            if view.over:
+                return
+            chunk = await anext(chunks)

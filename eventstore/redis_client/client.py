@@ -1,0 +1,190 @@
+"""The one road to Redis: every request to the engine that serves its key, again within a budget, and words for what
+can go wrong.
+
+What goes to several engines goes to all of them at once; one that does not answer holds up only what is meant for it.
+Every script and command of ours is safe to repeat, but what was answered is not sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from redis.asyncio import Redis
+
+from eventstore.domain.errors import Overloaded, StoreUnavailable
+from eventstore.redis_client.cluster import Cluster
+from eventstore.redis_client.node import AWAY, MAX_CONNECTIONS, Node, Request, connect
+from eventstore.redis_client.retries import RETRY_BUDGET_S, Sender, pauses, unavailable
+from eventstore.redis_client.scripts import Argument, ScriptCall
+from eventstore.redis_client.sentinel import Watched
+from eventstore.redis_client.topology import Fixed, Topology
+from eventstore.redis_client.url import Address, parse
+from eventstore.support.tasks import heed_cancellation
+
+__all__ = ["MAX_CONNECTIONS", "RETRY_BUDGET_S", "Connection", "Request"]
+
+log = logging.getLogger("layby.store")
+_T = TypeVar("_T")
+_R = TypeVar("_R", bound=Request)
+
+
+class Connection:
+    """Pools of connections to the engines of one store, shared by everything in this process."""
+
+    def __init__(
+        self, url: str, *, client: Redis | None = None, plain_scripts: bool = False, topology: Topology | None = None
+    ) -> None:
+        """Raises `WrongAddress`. For `plain_scripts` see `Node`."""
+        self._topology: Topology = topology or _topology(parse(url), client, plain_scripts=plain_scripts)
+        self._sender: Sender = Sender(self._topology)
+
+    @property
+    def client(self) -> Any:
+        """The client of the engine; of several, of one of them."""
+        return self._topology.node(None).client
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Every engine that takes writes, once they are known."""
+        return self._topology.nodes
+
+    @property
+    def topology(self) -> Topology:
+        return self._topology
+
+    @property
+    def clustered(self) -> bool:
+        """Whether several engines share the store, each with a clock of its own."""
+        return isinstance(self._topology, Cluster)
+
+    @property
+    def changes(self) -> bool:
+        """Whether another engine may take over."""
+        return not isinstance(self._topology, Fixed)
+
+    def at(self, node: Node) -> Connection:
+        """The same, to one engine alone; it need not be closed."""
+        return Connection("", topology=Fixed(node, shared=True))
+
+    async def close(self) -> None:
+        await self._topology.close()
+
+    async def find(self) -> None:
+        """Find out where the store is, unless that is known. Raises `StoreUnavailable`, `UnfitEngine`."""
+        loop = asyncio.get_running_loop()
+        give_up, waits = loop.time() + RETRY_BUDGET_S, pauses()
+        while not self._topology.known:
+            try:
+                await self._topology.look()
+            except AWAY as error:
+                pause = next(waits)
+                if loop.time() + pause > give_up:
+                    log.error("nobody tells where the store is (%s: %s)", type(error).__name__, error)
+                    raise unavailable() from error
+                await asyncio.sleep(pause)
+            heed_cancellation()
+
+    def node(self, request: Request) -> Node:
+        """Who has to be sent this request, as far as is known."""
+        return self._sender.node(request)
+
+    async def send(self, node: Node, requests: list[_R], last: Sequence[Argument] = ()) -> list[_R]:
+        """See `Sender.send`."""
+        return await self._sender.send(node, requests, last)
+
+    def shares(self, things: Iterable[_T], key: Callable[[_T], str]) -> dict[Node, list[_T]]:
+        """These things, by the engine that serves the key of each."""
+        shared = dict[Node, list[_T]]()
+        for thing in things:
+            shared.setdefault(self._topology.node(key(thing)), []).append(thing)
+        return shared
+
+    async def command(self, *arguments: Argument) -> Any:
+        """One command that is safe to repeat. Its second word is its key, if it has one."""
+        (reply,) = await self.commands([arguments])
+        return reply
+
+    async def commands(self, batch: Sequence[Sequence[Argument]]) -> list[Any]:
+        """Several commands that are safe to repeat, in one round trip. Raises the first refusal."""
+        return _raised(await self._answers([Request(arguments) for arguments in batch]))
+
+    async def run(self, call: ScriptCall) -> Any:
+        """Run one script. Every script of ours is safe to repeat."""
+        (reply,) = await self.run_each([call])
+        return reply
+
+    async def run_each(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        """Run scripts in one round trip. Raises the first refusal among the replies."""
+        return _raised(await self.outcomes(calls))
+
+    async def outcomes(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        """The same, but what one of them was refused with stands in its place, `StoreUnavailable` too."""
+        return await self._answers([Request(call) for call in calls])
+
+    async def run_all(self, calls: Sequence[ScriptCall], last: Sequence[Argument] = ()) -> list[Any]:
+        """Run scripts of one partition; `last` is a command to end the round trip with, whose reply comes last.
+
+        What one of them alone was refused with stands in its place among the replies.
+        """
+        requests = [Request(call) for call in calls]
+        replies = await self._answers(requests, last)
+        if lost := next((reply for reply in replies if isinstance(reply, StoreUnavailable | Overloaded)), None):
+            raise lost
+        return [*replies, requests[-1].confirmed] if last else replies
+
+    async def scan(self, match: str, count: int) -> AsyncGenerator[bytes]:
+        """The keys of all engines that match."""
+        await self.find()
+        for node in list(self._topology.nodes):
+            at, cursor = self.at(node), b"0"
+            while True:
+                cursor, keys = await at.command("SCAN", cursor, "MATCH", match, "COUNT", count)
+                for key in keys:
+                    yield key
+                if int(cursor) == 0:
+                    break
+
+    async def _answers(self, requests: list[Request], last: Sequence[Argument] = ()) -> list[Any]:
+        """The reply of each, or what it was refused with."""
+        if not self._topology.known:
+            await self.find()
+        left = requests
+        while left:
+            groups = self._grouped(left)
+            if len(groups) == 1:
+                left = await self._sender.send(*groups[0], last)
+            else:
+                sent = await asyncio.gather(*(self._sender.send(node, group, last) for node, group in groups))
+                left = [request for again in sent for request in again]
+            if pause := max((request.pause for request in left), default=0):
+                await asyncio.sleep(pause)
+        heed_cancellation()
+        return [request.reply for request in requests]
+
+    def _grouped(self, requests: list[Request]) -> list[tuple[Node, list[Request]]]:
+        if isinstance(self._topology, Fixed):
+            return [(self._topology.nodes[0], requests)]
+        groups = dict[Node, list[Request]]()
+        for request in requests:
+            groups.setdefault(self.node(request), []).append(request)
+        return list(groups.items())
+
+
+def _topology(address: Address, client: Redis | None, *, plain_scripts: bool) -> Topology:
+    match address.kind:
+        case "cluster":
+            return Cluster(address)
+        case "sentinel":
+            return Watched(address)
+        case _:
+            return Fixed(Node(client or connect(address.url), plain_scripts=plain_scripts))
+
+
+def _raised(replies: list[Any]) -> list[Any]:
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies

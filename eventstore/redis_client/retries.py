@@ -1,0 +1,186 @@
+"""Requests to one engine: sent until each is answered, or settled with a word for what is in its way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Collection, Generator, Iterable, Sequence
+from typing import Any, TypeVar
+
+from redis import exceptions as redis_errors
+
+from eventstore.domain.errors import Overloaded, StoreFull, StoreUnavailable
+from eventstore.redis_client.node import AWAY, Busy, Node, Request
+from eventstore.redis_client.scripts import Argument, Script, ScriptCall
+from eventstore.redis_client.topology import Topology
+from eventstore.redis_client.url import Host
+
+log = logging.getLogger("layby.store")
+_R = TypeVar("_R", bound=Request)
+
+RETRY_BUDGET_S = 2.0
+"""How long a request goes on trying before it hears 503. An attempt that the engine leaves hanging may outlast it."""
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.5
+
+
+class Sender:
+    """Sends requests where a topology says that they belong."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology: Topology = topology
+
+    def node(self, request: Request) -> Node:
+        """Who has to be sent this request, as far as is known."""
+        return request.asked or self._topology.node(request.key)
+
+    async def send(self, node: Node, requests: list[_R], last: Sequence[Argument] = ()) -> list[_R]:
+        """Ask this engine until each request is answered, or settled with what is in its way. Those that have to be
+        sent elsewhere, or again after a `pause`, come back. Never raises."""
+        loop = asyncio.get_running_loop()
+        # While the engine is known to be down, one try is enough to find out whether it is back.
+        give_up = loop.time() + (0.0 if node.down else RETRY_BUDGET_S)
+        load, elsewhere, waits = set[Script](), list[_R](), pauses()
+        while True:
+            trouble, left = await self._attempt(node, requests, last, load, elsewhere)
+            if trouble is None:
+                node.answered()
+                return elsewhere
+            pause = next(waits)
+            if isinstance(trouble, redis_errors.NoScriptError) and not load:
+                load = {request.call.script for request in left if isinstance(request.call, ScriptCall)}
+                requests = left
+                continue
+            self._topology.doubt()
+            requests = self._still(node, left, elsewhere)
+            if requests and loop.time() + pause > give_up:
+                node.gone(trouble)
+                _settle(requests, unavailable(trouble))
+                return elsewhere
+            await asyncio.sleep(pause if requests else 0)
+            requests = self._still(node, requests, elsewhere)
+            if not requests:
+                return elsewhere
+
+    def _still(self, node: Node, left: list[_R], elsewhere: list[_R]) -> list[_R]:
+        """Those that this engine is still to be asked for; the others go elsewhere."""
+        here = list[_R]()
+        for request in left:
+            (here if self.node(request) is node else elsewhere).append(request)
+        return here
+
+    async def _attempt(
+        self,
+        node: Node,
+        requests: list[_R],
+        last: Sequence[Argument],
+        load: Collection[Script],
+        elsewhere: list[_R],
+    ) -> tuple[Exception | None, list[_R]]:
+        """Ask once. Gives what keeps the engine from answering, and those that have no answer for it."""
+        try:
+            replies = await node.ask(requests, last, load)
+        except AWAY as error:
+            return error, requests
+        except Busy:
+            _settle(requests, Overloaded("every connection to the store is busy; try again in a moment"))
+        except Exception as error:  # handed on to everyone who waits: none of them may hang
+            _settle(requests, _explained(error) if isinstance(error, redis_errors.ResponseError) else error)
+        else:
+            return self._sorted(node, requests, replies, elsewhere)
+        return None, []
+
+    def _sorted(
+        self, node: Node, requests: list[_R], replies: list[Any], elsewhere: list[_R]
+    ) -> tuple[Exception | None, list[_R]]:
+        """Settle those that are answered; see `_attempt`."""
+        trouble, left = None, list[_R]()
+        confirmed = replies[len(requests)] if len(replies) > len(requests) else None
+        for request, reply in zip(requests, replies, strict=False):
+            if not isinstance(reply, Exception):
+                request.settle(reply, confirmed)
+            elif _is_between(reply):
+                elsewhere += self._put_off(node, request, reply)
+            elif isinstance(reply, AWAY):
+                trouble = reply
+                left.append(request)
+            else:
+                request.settle(_explained(reply) if isinstance(reply, redis_errors.ResponseError) else reply, confirmed)
+        return trouble, left
+
+    def _put_off(self, node: Node, request: _R, reply: Exception) -> list[_R]:
+        """Send it where its slot is now, or again in a moment, while its slot is being moved; unless that has been
+        going on for too long."""
+        now = asyncio.get_running_loop().time()
+        request.give_up = request.give_up or now + RETRY_BUDGET_S
+        if isinstance(reply, redis_errors.AskError):
+            self._send_on(node, request, reply)
+        else:  # where it was asked for, a part of its keys may have gone already
+            request.pause = random.uniform(0.5, 1.5) * min(max(request.pause * 2, SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
+            self._topology.doubt()
+        if now + request.pause <= request.give_up:
+            return [request]
+        _settle([request], unavailable(reply))
+        return []
+
+    def _send_on(self, node: Node, request: Request, reply: redis_errors.AskError) -> None:
+        host, port = _named(reply)
+        there = self._topology.named((host or _host_of(node), port))
+        request.pause = SHORTEST_PAUSE_S if there is node else 0.0
+        if isinstance(reply, redis_errors.MovedError):
+            request.asked = None
+            self._topology.moved(reply.slot_id, there)
+        else:
+            request.asked = there
+
+
+def _is_between(reply: Exception) -> bool:
+    """Whether a request has to go elsewhere, or to wait until its slot has settled down. MOVED is an `AskError` too."""
+    if isinstance(reply, redis_errors.ClusterDownError):
+        return "not served" in str(reply)  # this slot; others are
+    return isinstance(reply, redis_errors.AskError | redis_errors.TryAgainError)
+
+
+def _named(reply: redis_errors.AskError) -> Host:
+    named: Any = reply  # its attributes are untyped
+    return str(named.host), int(named.port)
+
+
+def _host_of(node: Node) -> str:
+    return str(node.client.connection_pool.connection_kwargs.get("host", ""))
+
+
+def pauses() -> Generator[float]:
+    """Growing, jittered."""
+    pause = SHORTEST_PAUSE_S
+    while True:
+        yield pause * random.uniform(0.5, 1.5)
+        pause = min(pause * 2, LONGEST_PAUSE_S)
+
+
+def _settle(requests: Iterable[Request], error: Exception) -> None:
+    for request in requests:
+        request.settle(error, None)
+
+
+def unavailable(cause: Exception | None = None) -> StoreUnavailable:
+    """`cause` is for operators, see `fitness.tell_silence`; no caller hears it."""
+    error = StoreUnavailable("the store does not answer; nothing was lost, send the request again")
+    error.__cause__ = cause
+    return error
+
+
+def _full(error: Exception) -> StoreFull:
+    log.error("Redis is out of memory (%s); free some, or raise maxmemory", error)
+    return StoreFull("the store is out of memory; nothing was written")
+
+
+def _explained(error: redis_errors.ResponseError) -> Exception:
+    """Refusals that redis-py has no class for."""
+    text = str(error)
+    if "OOM" in text or "used memory" in text:
+        return _full(error)
+    if text.startswith(("MISCONF", "NOREPLICAS", "UNKILLABLE", "BUSY")):
+        log.error("Redis refuses to write: %s", text)
+        return StoreUnavailable("the store takes no writes at the moment; nothing was written")
+    return error
