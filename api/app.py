@@ -10,13 +10,10 @@ from api.middleware.error_boundary import Edge
 from api.middleware.origin_check import OpenDoor
 from api.openapi import query_names
 from api.publish_line import route as line
-from api.routes import calls, events, publish, sessions
-from api.routes import health as service
-from api.routes import session_stream as stream
-from api.routes import tenant_stream as feed
+from api.routes import calls, events, health, publish, session_stream, sessions, tenant_stream
 from api.services import Services
 
-RESOURCES = (publish, line, stream, events, calls, sessions, feed, zhin, service)
+RESOURCES = (publish, line, session_stream, events, calls, sessions, tenant_stream, zhin, health)
 
 
 def build(services: Services) -> ASGIApp:

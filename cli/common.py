@@ -38,13 +38,13 @@ class Word(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  # ge
         self.name: str = name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from eventstore.domain import api_keys as access
+        from eventstore.domain import api_keys
 
         try:
             if self.name == "scopes":
-                return access.scopes(word.strip() for word in value.split(",") if word.strip())
-            return access.tenant(value) if self.name == "tenant" else access.name(value)
-        except access.WrongWord as error:
+                return api_keys.scopes(word.strip() for word in value.split(",") if word.strip())
+            return api_keys.tenant(value) if self.name == "tenant" else api_keys.name(value)
+        except api_keys.WrongWord as error:
             self.fail(str(error), param, ctx)
 
 

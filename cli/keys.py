@@ -215,9 +215,9 @@ def _state(key: AccessKey, now: int) -> str:
 
 
 def _time(ms: int | None) -> str | None:
-    from eventstore.domain.values import timestamps as instants
+    from eventstore.domain.values import timestamps
 
-    return None if ms is None else instants.text(ms)
+    return None if ms is None else timestamps.text(ms)
 
 
 def _minute(ms: int | None) -> str:

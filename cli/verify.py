@@ -59,15 +59,16 @@ class Tally:
 
     def lost(self, loss: Divergence, tenant: str) -> None:
         """One that a server, or a reader with a cursor, has noticed. Sessions are named to their own tenant."""
-        from eventstore.domain.values import timestamps as instants
+        from eventstore.domain.values import timestamps
         from eventstore.feed.cursor import NONE
 
         self.losses += 1
-        since = "from the beginning" if loss.common == NONE else f"after {instants.text(loss.common[0])}"
+        since = "from the beginning" if loss.common == NONE else f"after {timestamps.text(loss.common[0])}"
         known = [one for one in loss.sessions if one.tenant == tenant]
         _tell(
-            f"partition {loss.partition} has lost acknowledged events, {since}; noticed at"
-            f" {instants.text(loss.noticed)}; sessions known to be hit: {len(loss.sessions)}, of {tenant}: {len(known)}"
+            f"partition {loss.partition} has lost acknowledged events, {since};"
+            f" noticed at {timestamps.text(loss.noticed)};"
+            f" sessions known to be hit: {len(loss.sessions)}, of {tenant}: {len(known)}"
         )
         for one in known:
             what = f"events, at least {one.common + 1} to {one.acknowledged}" if one.acknowledged else "its deletion"

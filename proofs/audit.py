@@ -13,7 +13,7 @@ from typing import Any
 
 from redis.asyncio import from_url
 
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import timestamps
 from eventstore.log.hash_chain import Verifier
 from eventstore.redis_client.client import Connection
 from eventstore.redis_keys import Keys, SessionKeys, member
@@ -235,11 +235,11 @@ def _is_claimed(call: dict[str, Any]) -> bool:
 
 
 def _ms(time_: str) -> int:
-    return instants.parse(time_)
+    return timestamps.parse(time_)
 
 
 def _soon() -> str:
-    return instants.text(int(time.time() * 1000) + 2_000)
+    return timestamps.text(int(time.time() * 1000) + 2_000)
 
 
 def _breaks(seqs: list[int]) -> list[tuple[int, int]]:

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import quote, unquote, urlsplit
 
-from eventstore.commit import idempotency_keys as anchors
+from eventstore.commit import idempotency_keys
 from eventstore.commit.records import COMMIT, DELETE
 
 CHUNK = 1 << 20
-_WRITES = tuple(script.sha.encode() for script in (COMMIT, DELETE, anchors.ANCHOR))
+_WRITES = tuple(script.sha.encode() for script in (COMMIT, DELETE, idempotency_keys.ANCHOR))
 _RESET = struct.pack("ii", 1, 0)
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 
 from eventstore.api_keys.cache import KeyringCopy
-from eventstore.domain import api_keys as access
+from eventstore.domain import api_keys
 from eventstore.domain.api_keys import ANONYMOUS, DEFAULT_TENANT, AccessKey
 from eventstore.domain.commands import Actor
 from eventstore.domain.errors import InvalidRequest, MissingScope, Unauthorized
@@ -89,7 +89,7 @@ class Door:
         if len(sent) > 1 or scheme.lower() != "bearer" or not text.strip(_BLANKS):
             raise Unauthorized(f"there is no key in this Authorization header: {_SEND}")
         text = text.strip(_BLANKS)
-        key = self._keyring.find(access.id_of(text))
+        key = self._keyring.find(api_keys.id_of(text))
         if key is None or not key.opens_for(text):
             raise Unauthorized("this key opens nothing: it is wrong, revoked or has expired", refused=True)
         return key

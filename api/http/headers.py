@@ -12,7 +12,7 @@ from api.http.authentication import Principal
 from api.http.query_parameters import seq
 from eventstore.commit.batch import Retry
 from eventstore.domain.errors import InvalidRequest
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 
 ANY_VERSION: Final = "*"
 _KEY = re.compile(r"[ -~]{1,200}", re.ASCII)
@@ -82,5 +82,5 @@ def retry_of(request: Request, principal: Principal, key: str | None, body: byte
 
 def keyed(path: str, principal: Principal, key: str, body: bytes) -> Retry:
     """A key as the store keeps it."""
-    sources = jsontext.dumps(retry_sources(path, principal, key))
+    sources = json_text.dumps(retry_sources(path, principal, key))
     return Retry(sha256(sources.encode()).hexdigest(), sha256(body).hexdigest())

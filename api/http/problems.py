@@ -16,7 +16,7 @@ from eventstore.domain.errors import (
     Unavailable,
     UpgradeRequired,
 )
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 
 MEDIA_TYPE: Final = "application/problem+json"
 TYPE_BASE: Final = "https://layby.dev/problems/"
@@ -91,7 +91,7 @@ def document(error: LaybyError, instance: str) -> dict[str, Any]:
 def render(error: LaybyError, instance: str) -> Response:
     """The problem as an HTTP answer, with the headers that its status calls for."""
     # A detail may quote the request, and what was wrong with it may be that it is no UTF-8.
-    body = jsontext.dumps(document(error, instance)).encode("utf-8", errors="replace")
+    body = json_text.dumps(document(error, instance)).encode("utf-8", errors="replace")
     return Response(body, status_of(error), headers(error), MEDIA_TYPE)
 
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from eventstore.domain.errors import InvalidRequest
 from eventstore.domain.events import TYPE_MAX, TYPE_PATTERN, line_type
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import timestamps
 
 LIST_DEFAULT: Final = 50
 LIST_MAX: Final = 1_000
@@ -97,7 +97,7 @@ def instant(request: Request, name: str) -> int | None:
     if value is None:
         return None
     try:
-        return instants.parse(value)
+        return timestamps.parse(value)
     except ValueError as error:
         raise InvalidRequest.parameter(name, f"is {error}") from None
 

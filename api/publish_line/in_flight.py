@@ -20,7 +20,7 @@ from starlette.types import Message, Scope
 from api.http import problems
 from api.http.body_budget import Budget
 from api.metrics.registry import Metrics
-from api.publish_line import messages as line_messages
+from api.publish_line import messages
 from api.publish_line.publisher import LINE, Publisher
 from api.websocket.connection import WebSocket
 from api.websocket.frames import Inbox
@@ -67,7 +67,7 @@ class Row:
 
     def __init__(self, publisher: Publisher, metrics: Metrics, budget: Budget, scope: Scope) -> None:
         """`scope`: in whose name the budget holds messages until they are answered."""
-        self.socket: WebSocket = WebSocket(Inbox(line_messages.MESSAGE_BYTES, budget, scope), self)
+        self.socket: WebSocket = WebSocket(Inbox(messages.MESSAGE_BYTES, budget, scope), self)
         self._publisher: Publisher = publisher
         self._metrics: Metrics = metrics
         self._budget: Budget = budget
@@ -89,9 +89,9 @@ class Row:
         """The next message."""
         place = _Place(None, len(data), asyncio.get_running_loop().time(), _FAULT)
         try:
-            message = line_messages.read(data)
-            place.id = line_messages.id_of(message)
-            command = line_messages.command_of(message, data)
+            message = messages.read(data)
+            place.id = messages.id_of(message)
+            command = messages.command_of(message, data)
             retry = self._publisher.retry(place.id, data)
         except LaybyError as error:
             place.answer = error
@@ -195,9 +195,9 @@ class Row:
         if isinstance(outcome, Answer) and name is not None:
             durability = outcome.durability or reached
             if isinstance(durability, str):
-                return line_messages.answer(name, outcome.result, durability)
+                return messages.answer(name, outcome.result, durability)
             outcome = durability
-        return line_messages.refusal(name, outcome if isinstance(outcome, LaybyError) else _FAULT, self._publisher.path)
+        return messages.refusal(name, outcome if isinstance(outcome, LaybyError) else _FAULT, self._publisher.path)
 
     def _count(self, done: list[tuple[_Place, Answer | LaybyError]]) -> None:
         now, seconds = asyncio.get_running_loop().time(), defaultdict[int, list[float]](list)

@@ -11,7 +11,7 @@ from api.requests.bodies import parse_json
 from api.requests.events import BATCH_BYTES, check_events
 from eventstore.domain.commands import NewEvent, Publish
 from eventstore.domain.errors import FieldError, InvalidRequest, LaybyError, TooLarge
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 
 MESSAGE_BYTES: Final = BATCH_BYTES + 64 * 1024
 """The events may be as large as the body of a request; the rest of a message is small."""
@@ -79,7 +79,7 @@ def _found(message: Message) -> list[FieldError]:
     if expected is not None and (type(expected) is not int or expected < 0):
         errors.append(FieldError("must be a version: a whole number", pointer="/expected_seq"))
     if not message.keys() <= _MEMBERS:
-        wrong = (f"/{jsontext.escape_pointer(name)}" for name in message if name not in _MEMBERS)
+        wrong = (f"/{json_text.escape_pointer(name)}" for name in message if name not in _MEMBERS)
         errors += [FieldError("is not a member of a message", pointer=pointer) for pointer in wrong]
     return errors
 
@@ -87,10 +87,10 @@ def _found(message: Message) -> list[FieldError]:
 def answer(name: str, result: dict[str, Any], durability: str) -> bytes:
     """`result`: what publishing the events came to."""
     told = {member: result[member] for member in ("first_seq", "last_seq", "events")}
-    return jsontext.dumps({"id": name, **told, "durability": durability}).encode()
+    return json_text.dumps({"id": name, **told, "durability": durability}).encode()
 
 
 def refusal(name: str | None, error: LaybyError, instance: str) -> bytes:
     """A message whose id cannot be told is known by its place in the row."""
     told = {"id": name, "problem": problems.document(error, instance)}
-    return jsontext.dumps(told).encode("utf-8", errors="replace")
+    return json_text.dumps(told).encode("utf-8", errors="replace")

@@ -13,13 +13,13 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 from websockets.frames import CloseCode
 
-from api.http import query_parameters as query
+from api.http import query_parameters
 from api.publish_line.in_flight import Row
 from api.publish_line.publisher import LINE, Publisher
 from api.requests.bodies import session_id
 from api.services import Services
 from api.streaming.open_responses import FAREWELL_S, Cut
-from api.transport import websocket_handshake as handshake
+from api.transport import websocket_handshake
 from api.transport.protocol_upgrade import SWITCHING
 from eventstore.domain.errors import InvalidRequest
 
@@ -33,7 +33,7 @@ def routes(services: Services) -> list[BaseRoute]:
         principal, name = services.door.enter(request, "publish"), session_id(request)
         publisher = Publisher(services.door, services.store.writer, principal, name, _producer(request))
         await services.store.head(principal.tenant, name)  # else each message would hear that there is no such session
-        fields = handshake.accept(request, SUBPROTOCOL)
+        fields = websocket_handshake.accept(request, SUBPROTOCOL)
         services.store.writer.check_room()
         return LineResponse(services, publisher, fields)
 
@@ -41,7 +41,7 @@ def routes(services: Services) -> list[BaseRoute]:
 
 
 def _producer(request: Request) -> str | None:
-    value = query.text(request, "producer")
+    value = query_parameters.text(request, "producer")
     if value is not None and not _PRODUCER.fullmatch(value):
         raise InvalidRequest.parameter("producer", "must be 1 to 198 printable ASCII characters")
     return value
@@ -50,9 +50,9 @@ def _producer(request: Request) -> str | None:
 class LineResponse(Response):
     """The answer that begins a line, and the line until its end."""
 
-    def __init__(self, services: Services, publisher: Publisher, fields: handshake.Fields) -> None:
+    def __init__(self, services: Services, publisher: Publisher, fields: websocket_handshake.Fields) -> None:
         super().__init__(None, SWITCHING)
-        self.raw_headers: handshake.Fields = fields
+        self.raw_headers: websocket_handshake.Fields = fields
         self._services: Services = services
         self._publisher: Publisher = publisher
 

@@ -15,7 +15,7 @@ from api.http.headers import idempotency_key, retry_of
 from api.services import Services
 from eventstore.commit.batch import Answer, Retry
 from eventstore.domain.errors import InvalidRequest, SessionNotFound, TooLarge
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from eventstore.domain.values.field_types import SESSION_ID, field_errors
 from eventstore.domain.values.json_text import BadJson
 
@@ -73,7 +73,7 @@ def parse_json(body: bytes) -> Any:
     if not body:
         raise InvalidRequest.unreadable("the request needs a JSON body")
     try:
-        return jsontext.loads(body)
+        return json_text.loads(body)
     except BadJson as error:
         raise bad_json(error) from None
 
@@ -121,7 +121,7 @@ def json_answer(body: bytes, status: int = 200, headers: Mapping[str, str] | Non
 
 
 def encode(value: Any) -> bytes:
-    return jsontext.dumps(value).encode()
+    return json_text.dumps(value).encode()
 
 
 def answered(answer: Answer, status: int = 200, headers: Mapping[str, str] | None = None, **more: Any) -> Response:

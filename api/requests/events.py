@@ -9,8 +9,7 @@ from api.requests.bodies import bad_json, parse_json
 from eventstore.domain.commands import NewEvent
 from eventstore.domain.errors import FieldError, InvalidRequest, TooLarge
 from eventstore.domain.events import EVENT_BYTES, TYPE_MAX, TYPE_PATTERN
-from eventstore.domain.values import json_text as jsontext
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import json_text, timestamps
 from eventstore.domain.values.json_text import BadJson
 
 BATCH_BYTES: Final = 4 * 1024 * 1024
@@ -40,7 +39,7 @@ def _parse_lines(body: bytes) -> list[Any]:
             if len(events) == BATCH_EVENTS:
                 raise _too_many()
             try:
-                events.append(jsontext.loads(line))
+                events.append(json_text.loads(line))
             except BadJson as error:
                 raise bad_json(error, f"/{len(events)}") from None
     return events
@@ -68,7 +67,7 @@ def _too_many() -> TooLarge:
 
 def _refuse_large(values: list[Any]) -> None:
     for index, value in enumerate(values):
-        size = len(jsontext.dumps(value).encode())
+        size = len(json_text.dumps(value).encode())
         if size > EVENT_BYTES:
             raise TooLarge(f"event {index} has {size} bytes; an event has at most {EVENT_BYTES}", index=index)
 
@@ -101,14 +100,14 @@ class _Found:
             self._check_time(occurred, f"{pointer}/occurred_at")
         if not event.keys() <= _MEMBERS:
             for name in event.keys() - _MEMBERS:
-                self._wrong(f"{pointer}/{jsontext.escape_pointer(name)}", "is not a member of an event")
+                self._wrong(f"{pointer}/{json_text.escape_pointer(name)}", "is not a member of an event")
         if not self.errors:
             self.events.append(NewEvent(cast(str, kind), cast("dict[str, Any]", data or {}), occurred, pointer))
         return None
 
     def _check_time(self, value: Any, pointer: str) -> None:
         try:
-            instants.parse(value)
+            timestamps.parse(value)
         except (ValueError, TypeError):
             self._wrong(pointer, "must be an RFC 3339 time such as 2026-11-29T12:00:00.123Z")
 

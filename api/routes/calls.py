@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from api.http import query_parameters as query
+from api.http import query_parameters
 from api.http.authentication import Principal
 from api.http.router import Endpoint
 from api.requests.bodies import answered, encode, interrupt_id, json_answer, parse_model, receive_post, session_id
@@ -69,7 +69,7 @@ class _Look:
 
     async def one(self, request: Request) -> Response:
         principal, name = self._services.door.enter(request, "read"), session_id(request)
-        wait_ms = query.whole(request, "wait_ms", 0, LONGEST_WAIT_MS)
+        wait_ms = query_parameters.whole(request, "wait_ms", 0, LONGEST_WAIT_MS)
         place = (principal.tenant, name, interrupt_id(request))
         call = await self._services.store.call(*place)
         if wait_ms and call.status == PENDING:
@@ -112,10 +112,10 @@ class _Look:
         principal = self._services.door.enter(request, "read")
         body = await self._services.read_models.inbox(
             principal.tenant,
-            status=query.word(request, "status", STATUSES) or PENDING,
-            tool_name=query.text(request, "tool_name"),
-            agent=query.text(request, "agent"),
-            limit=query.list_limit(request),
-            cursor=query.text(request, "cursor"),
+            status=query_parameters.word(request, "status", STATUSES) or PENDING,
+            tool_name=query_parameters.text(request, "tool_name"),
+            agent=query_parameters.text(request, "agent"),
+            limit=query_parameters.list_limit(request),
+            cursor=query_parameters.text(request, "cursor"),
         )
         return json_answer(body)

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from api.http import query_parameters as query
+from api.http import query_parameters
 from api.http.content_negotiation import prefers
 from api.http.headers import header
 from api.http.query_parameters import Types
@@ -33,9 +33,10 @@ SCAN_CHUNK: Final = 1_000
 def routes(services: Services) -> list[BaseRoute]:
     async def read(request: Request) -> Response:
         principal, name = services.door.enter(request, "read"), session_id(request)
-        limit = query.whole(request, "limit", 1, LIMIT_MAX)
-        start, descending = query.point(request, "from"), query.order(request) == "desc"
-        page = _Collected(query.types(request), LIMIT_DEFAULT if limit is None else limit, -1 if descending else 1)
+        limit = query_parameters.whole(request, "limit", 1, LIMIT_MAX)
+        start, descending = query_parameters.point(request, "from"), query_parameters.order(request) == "desc"
+        types, step = query_parameters.types(request), -1 if descending else 1
+        page = _Collected(types, LIMIT_DEFAULT if limit is None else limit, step)
         await page.fill(services.store, principal.tenant, name, start)
         return _as_json(page) if prefers(header(request, "Accept") or "", JSON_TYPE, NDJSON_TYPE) else _as_lines(page)
 

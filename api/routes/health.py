@@ -13,7 +13,7 @@ from api.openapi import document
 from api.requests.bodies import encode, json_answer
 from api.services import Services
 from eventstore.domain.api_keys import ANY
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import timestamps
 from eventstore.feed.divergence import Divergence, decode_records, records_command
 from eventstore.redis_keys import STORE
 
@@ -53,4 +53,4 @@ def routes(services: Services) -> list[BaseRoute]:
 
 
 def _shown(loss: Divergence) -> dict[str, Any]:
-    return {"partition": loss.partition, "since": instants.text(loss.noticed)}
+    return {"partition": loss.partition, "since": timestamps.text(loss.noticed)}

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from api.http import query_parameters as query
+from api.http import query_parameters
 from api.http.headers import header
 from api.http.query_parameters import Types
 from api.requests.bodies import session_id
@@ -40,7 +40,7 @@ def routes(services: Services) -> list[BaseRoute]:
         encoder, last_id = chosen(header(request, "Accept") or ""), last_event_id(request)
         asked = _start(request)  # which must make sense, even where it does not count
         start = asked if last_id is None else last_id + 1
-        view = _View(encoder, query.types(request), query.word(request, "until", UNTIL))
+        view = _View(encoder, query_parameters.types(request), query_parameters.word(request, "until", UNTIL))
         outlet = Outlet(request.scope)
         follow = services.store.follow(principal.tenant, name, start, view.deliver(outlet))
         chunks = cast("AsyncGenerator[Chunk]", follow)
@@ -61,11 +61,11 @@ def last_event_id(request: Request) -> int | None:
     value = header(request, "Last-Event-ID")
     if value is not None and not _LAST_ID.fullmatch(value):
         raise InvalidRequest.header("Last-Event-ID", "must be the seq of the last event that was received")
-    return None if value is None else query.seq(value)
+    return None if value is None else query_parameters.seq(value)
 
 
 def _start(request: Request) -> int:
-    value = query.text(request, "from")
+    value = query_parameters.text(request, "from")
     if value is None:
         return 1
     if value == "now":
@@ -73,7 +73,7 @@ def _start(request: Request) -> int:
     found = _SEQ.fullmatch(value)
     if not found:
         raise InvalidRequest.parameter("from", "must be a seq, a negative number to count from the end, or now")
-    seq = query.seq(found[2])
+    seq = query_parameters.seq(found[2])
     return -seq if found[1] else seq
 
 

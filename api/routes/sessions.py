@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from api.http import query_parameters as query
+from api.http import query_parameters
 from api.http.headers import etag, is_known
 from api.requests.bodies import answered, json_answer, parse_model, receive_post, session_id
 from api.requests.idempotency import create, create_unnamed
@@ -46,7 +46,7 @@ class _Sessions:
     async def snapshot(self, request: Request) -> Response:
         principal = self._services.door.enter(request, "read")
         name, models = session_id(request), self._services.read_models
-        at, at_time = query.point(request, "at"), query.instant(request, "at_time")
+        at, at_time = query_parameters.point(request, "at"), query_parameters.instant(request, "at_time")
         if at is not None and at_time is not None:
             raise InvalidRequest.parameter("at_time", "is one too many beside at; give one of them")
         if at is None and at_time is None:
@@ -60,22 +60,30 @@ class _Sessions:
         principal = self._services.door.enter(request, "read")
         body = await self._services.read_models.sessions(
             principal.tenant,
-            status=query.word(request, "status", STATUSES),
-            parked=query.flag(request, "parked"),
-            agent=query.text(request, "agent"),
-            limit=query.list_limit(request),
-            cursor=query.text(request, "cursor"),
+            status=query_parameters.word(request, "status", STATUSES),
+            parked=query_parameters.flag(request, "parked"),
+            agent=query_parameters.text(request, "agent"),
+            limit=query_parameters.list_limit(request),
+            cursor=query_parameters.text(request, "cursor"),
         )
         return json_answer(body)
 
     async def steps(self, request: Request) -> Response:
         principal = self._services.door.enter(request, "read")
-        name, limit, cursor = session_id(request), query.list_limit(request), query.text(request, "cursor")
+        name, limit, cursor = (
+            session_id(request),
+            query_parameters.list_limit(request),
+            query_parameters.text(request, "cursor"),
+        )
         return json_answer(await self._services.read_models.steps(principal.tenant, name, limit, cursor))
 
     async def calls(self, request: Request) -> Response:
         principal = self._services.door.enter(request, "read")
-        name, limit, cursor = session_id(request), query.list_limit(request), query.text(request, "cursor")
+        name, limit, cursor = (
+            session_id(request),
+            query_parameters.list_limit(request),
+            query_parameters.text(request, "cursor"),
+        )
         return json_answer(await self._services.read_models.calls(principal.tenant, name, limit, cursor))
 
     async def send_message(self, request: Request) -> Response:

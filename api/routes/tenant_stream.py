@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from api.http import query_parameters as query
+from api.http import query_parameters
 from api.http.headers import header
 from api.services import Services
 from api.streaming.chunks import gather
@@ -32,7 +32,7 @@ def routes(services: Services) -> list[BaseRoute]:
 
     async def follow(request: Request) -> Response:
         principal = services.door.enter(request, "read")
-        encoder, types = chosen(header(request, "Accept") or ""), query.types(request)
+        encoder, types = chosen(header(request, "Accept") or ""), query_parameters.types(request)
         items = _items(feed, principal.tenant, request, types)
         await _begun(items, request)
         if request.method == "HEAD":
@@ -46,11 +46,11 @@ def routes(services: Services) -> list[BaseRoute]:
 _Items = AsyncGenerator[list[FeedItem]]
 
 
-def _items(feed: Feed, tenant: str, request: Request, types: query.Types) -> _Items:
+def _items(feed: Feed, tenant: str, request: Request, types: query_parameters.Types) -> _Items:
     last_id = header(request, _LAST_ID)
     if last_id == NOW:
         raise _garbled_last_id()
-    cursor = query.text(request, "cursor") if last_id is None else last_id
+    cursor = query_parameters.text(request, "cursor") if last_id is None else last_id
     return cast("_Items", feed.follow(tenant, cursor, None if types.all else types.wants))
 
 

@@ -17,7 +17,7 @@ from api.transport.response_writer import HeadWithBody, offer_push
 from api.transport.slow_clients import Unread
 from api.transport.websocket_handshake import WISH, is_wish
 from eventstore.domain.errors import InvalidRequest, LaybyError, RequestTimeout
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from eventstore.domain.values.ids import random_id
 
 HEAD_BYTES: Final = 64 * 1024
@@ -208,7 +208,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _refuse(self, error: LaybyError, status: str) -> None:
         """Answer, unless that could be taken for the answer to another request; and close."""
         if self._may_answer:
-            body = jsontext.dumps({**problems.document(error, ""), "status": int(status[:3])}).encode()
+            body = json_text.dumps({**problems.document(error, ""), "status": int(status[:3])}).encode()
             head = (
                 f"HTTP/1.1 {status}\r\ncontent-type: {problems.MEDIA_TYPE}\r\n"
                 f"content-length: {len(body)}\r\nlayby-request-id: {random_id('')}\r\nconnection: close\r\n\r\n"

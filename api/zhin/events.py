@@ -6,9 +6,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
-from eventstore.domain import field_aliases as spelling
+from eventstore.domain import field_aliases
 from eventstore.domain.events import ASKS, RESERVED, SESSION_ENDS, STEPS, TURN_ENDS, Event, parse_line
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 
 TOKEN_PREFIX: Final = "zhin:"
 _OWN_OF_PUBLISHERS: Final = frozenset(
@@ -36,7 +36,7 @@ def translate(line: bytes) -> bytes:
     """A stored line as a line of this mount, with its line feed."""
     event = parse_line(line)
     kind, data = _words(event) if event.type in UNDERSTOOD else (event.type, event.data)
-    return jsontext.dumps({"type": kind, "data": data, "timestamp": event.time}).encode() + b"\n"
+    return json_text.dumps({"type": kind, "data": data, "timestamp": event.time}).encode() + b"\n"
 
 
 def _words(event: Event) -> tuple[str, dict[str, Any]]:
@@ -79,4 +79,4 @@ def _camel(data: dict[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=1024)
 def _name(name: str) -> str:
-    return _NAMES.get(name) or (name if name.startswith("_") else spelling.camel(name))
+    return _NAMES.get(name) or (name if name.startswith("_") else field_aliases.camel(name))

@@ -10,7 +10,7 @@ from typing import Final, cast
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.http import query_parameters as query
+from api.http import query_parameters
 from api.http.router import Endpoint
 from api.routes.session_stream import END
 from api.services import Services
@@ -48,10 +48,10 @@ def endpoint(services: Services) -> Endpoint:
 
 
 def _start_index(request: Request) -> int:
-    value = query.text(request, "startIndex")
+    value = query_parameters.text(request, "startIndex")
     if value is not None and not _INDEX.fullmatch(value):
         raise BadRequest("INVALID_START_INDEX")
-    return query.seq(value or "0")
+    return query_parameters.seq(value or "0")
 
 
 async def _chunks(store: EventStore, tenant: str, name: str, start: int) -> AsyncGenerator[list[bytes]]:

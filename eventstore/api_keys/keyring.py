@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from eventstore.domain import api_keys as access
+from eventstore.domain import api_keys
 from eventstore.domain.api_keys import AccessKey
 from eventstore.domain.errors import StoreUnavailable
 from eventstore.domain.values import ids
@@ -69,26 +69,26 @@ class Keyring:
         return Reading(int(clock), version.decode(), _keys(fields[0] if fields else []))
 
     async def create(
-        self, name: str, scopes: Iterable[str], tenant: str = access.DEFAULT_TENANT, lives_ms: int | None = None
+        self, name: str, scopes: Iterable[str], tenant: str = api_keys.DEFAULT_TENANT, lives_ms: int | None = None
     ) -> tuple[AccessKey, str]:
         """A new key, and its text, which is told here and never again. A name that is revoked or has expired may be
         used again: it is then another key of the same principal.
 
         Raises `WrongWord`, `NameTaken`, `StoreUnavailable`, `StoreFull`.
         """
-        name, tenant, scopes = access.name(name), access.tenant(tenant), access.scopes(scopes)
+        name, tenant, scopes = api_keys.name(name), api_keys.tenant(tenant), api_keys.scopes(scopes)
         key_id, secret = ids.random_text(60), ids.random_text(260)
-        text = access.key_text(key_id, secret)
+        text = api_keys.key_text(key_id, secret)
         now = (await self.read()).now
         expires_at = None if lives_ms is None else now + lives_ms
-        key = AccessKey(key_id, name, tenant, scopes, access.digest(text), now, expires_at)
+        key = AccessKey(key_id, name, tenant, scopes, api_keys.digest(text), now, expires_at)
         holder, record = f"{key_id} {expires_at or 0}", key.record()
         reply = await self._run(ScriptCall(ENROL, [KEYRING], [_named(key), holder, f"key:{key_id}", record, _word()]))
         if reply[0] != b"ok":
             raise NameTaken(name)
         return key, text
 
-    async def revoke(self, name: str, tenant: str = access.DEFAULT_TENANT) -> AccessKey:
+    async def revoke(self, name: str, tenant: str = api_keys.DEFAULT_TENANT) -> AccessKey:
         """The key that had the name, which opens nothing from now on. Raises `NoSuchKey`, `StoreUnavailable`."""
         for _ in range(_ATTEMPTS):
             field = f"name:{tenant}/{name}"

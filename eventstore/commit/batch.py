@@ -25,7 +25,7 @@ from eventstore.domain.errors import (
 )
 from eventstore.domain.events import chain
 from eventstore.domain.session import Session
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from eventstore.domain.values.ids import random_id
 from eventstore.redis_client.clock import monotonic_ms
 from eventstore.redis_keys import SessionKeys
@@ -184,7 +184,7 @@ class Decider:
             return draft.error
         if item.retry:
             kept = {"fingerprint": item.retry.fingerprint, "result": draft.result}
-            batch.records[item.retry.field] = jsontext.dumps(kept)
+            batch.records[item.retry.field] = json_text.dumps(kept)
         return draft.result
 
     def _draft(self, batch: Batch, calls: KnownCalls, command: Command, by: Actor) -> Draft:

@@ -14,7 +14,7 @@ from typing import Any
 from eventstore.commit.batch import Retry
 from eventstore.commit.records import RETRY_KEPT_MS
 from eventstore.commit.session_queue import reused
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from eventstore.redis_client import scripts
 from eventstore.redis_client.pipeline import Dispatcher
 from eventstore.redis_client.scripts import ScriptCall
@@ -49,7 +49,7 @@ class Anchors:
                 return None  # its own retry record lies where the anchor would
             reply = await self._run(tenant, place, retry, session_id, RETRY_KEPT_MS)
             if reply[0] == b"held":
-                kept = jsontext.read(reply[1])
+                kept = json_text.read(reply[1])
                 if kept["fingerprint"] != retry.fingerprint:
                     raise reused()
                 return Anchor(place, kept["session_id"])
@@ -65,5 +65,5 @@ class Anchors:
 
 def anchor_call(place: SessionKeys, retry: Retry, session_id: str, kept_ms: int) -> ScriptCall:
     """Hold the key at this place for the session; for no time at all: give it free."""
-    record = jsontext.dumps({"fingerprint": retry.fingerprint, "session_id": session_id})
+    record = json_text.dumps({"fingerprint": retry.fingerprint, "session_id": session_id})
     return ScriptCall(ANCHOR, [place.head, place.dedup, place.dedup_age], [retry.field, record, kept_ms])

@@ -15,7 +15,7 @@ from eventstore.domain.call import Call
 from eventstore.domain.draft import Known, Record
 from eventstore.domain.errors import InvalidSnapshot, SessionDeleted, SessionNotFound, StoreUnavailable
 from eventstore.domain.session import Session
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from eventstore.redis_client import scripts
 from eventstore.redis_client.scripts import Argument, ScriptCall
 from eventstore.redis_keys import SessionKeys
@@ -96,7 +96,7 @@ class Commit:
     """As it stands afterwards."""
 
     def __post_init__(self) -> None:
-        self.texts = {iid: jsontext.dumps(_record(call)) for iid, call in self.calls.items()}
+        self.texts = {iid: json_text.dumps(_record(call)) for iid, call in self.calls.items()}
         others = {name: revision for name, revision in self.base.writers.items() if name != self.process}
         if len(others) >= WRITERS_KEPT:
             others = dict(list(others.items())[1 - WRITERS_KEPT :])
@@ -132,7 +132,7 @@ class Commit:
 
 
 def encode_head(head: Head) -> str:
-    return jsontext.dumps({**sessions.to_record(head.session), "writers": head.writers})
+    return json_text.dumps({**sessions.to_record(head.session), "writers": head.writers})
 
 
 def decode_head(session_id: str, reply: Sequence[Any]) -> Head:
@@ -142,7 +142,7 @@ def decode_head(session_id: str, reply: Sequence[Any]) -> Head:
         return Head()
     if revision == DELETED.encode():
         return Head(DELETED, created_at=int(reply[6] or 0) if len(reply) > 6 else 0)
-    record = jsontext.read(state)
+    record = json_text.read(state)
     return Head(revision.decode(), sessions.from_record(session_id, int(seq), int(time), record), record["writers"])
 
 
@@ -178,7 +178,7 @@ def decode_call(raw: bytes | None) -> Known:
     if raw is None:
         return None
     try:
-        record = jsontext.read(raw)
+        record = json_text.read(raw)
         return steps.from_record(record) or calls.from_record(record)
     except InvalidSnapshot as error:
         return error

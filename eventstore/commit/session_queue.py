@@ -8,7 +8,7 @@ from eventstore.commit.batch import Answer, Batch, Pending, Retry
 from eventstore.commit.records import Commit, Head, Loaded
 from eventstore.domain.draft import Known
 from eventstore.domain.errors import IdempotencyKeyReused, LaybyError, RequestInProgress
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from eventstore.redis_keys import SessionKeys
 
 CACHED_CALLS = 64
@@ -121,7 +121,7 @@ class Lane:
 
     def replay(self, item: Pending, record: str) -> None:
         """The command was carried out before: it hears what was answered then, if it is the same request."""
-        kept = jsontext.read(record)
+        kept = json_text.read(record)
         if item.retry and kept["fingerprint"] != item.retry.fingerprint:
             self.refuse(item, reused())
         else:

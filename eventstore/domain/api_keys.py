@@ -15,7 +15,7 @@ from hmac import compare_digest
 from typing import Any, Final, Self
 
 from eventstore.domain.events import SERVICE
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 
 SCOPES: Final = ("publish", "read", "decide", "execute", "admin", "act_as")
 ANY: Final = ""
@@ -108,7 +108,7 @@ class AccessKey:
 
     def record(self) -> str:
         """All but the revocation, which comes later."""
-        return jsontext.dumps(
+        return json_text.dumps(
             {
                 "name": self.name,
                 "tenant": self.tenant,
@@ -122,7 +122,7 @@ class AccessKey:
     @classmethod
     def read(cls, key_id: str, record: bytes, revoked_at: int | None) -> Self:
         """Of a record, as `record` made it."""
-        fields: dict[str, Any] = jsontext.read(record)
+        fields: dict[str, Any] = json_text.read(record)
         return cls(
             key_id,
             fields["name"],

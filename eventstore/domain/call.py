@@ -15,7 +15,7 @@ from typing import Any
 from eventstore.domain import state_snapshot
 from eventstore.domain.errors import InvalidSnapshot
 from eventstore.domain.events import Event
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import timestamps
 
 PENDING, APPROVED, EXECUTED = "PENDING_APPROVAL", "APPROVED_EXECUTING", "EXECUTED"
 REJECTED, EXPIRED = "REJECTED", "EXPIRED"
@@ -95,7 +95,7 @@ def asked(event: Event) -> Call:
         allow_edits=own.get("allow_edits", False),
         idempotent=own.get("idempotent", False),
         created_at=event.time,
-        expires_at=instants.parse(data["expires_at"]),
+        expires_at=timestamps.parse(data["expires_at"]),
         updated_at=event.time,
         asked_seq=event.seq,
     )
@@ -122,7 +122,7 @@ def _authorized(call: Call, event: Event) -> Call:
 def new_decision(action: str, by: str, at: int, **known: Any) -> dict[str, Any]:
     """A decision with every member it is shown with."""
     empty = {"note": None, "edited_args": None, "response": None, "reason": None}
-    return {"action": action, "by": by, "at": instants.text(at), **empty, **known}
+    return {"action": action, "by": by, "at": timestamps.text(at), **empty, **known}
 
 
 def _decided(call: Call, event: Event, decision: dict[str, Any], action: str, result: Any) -> Call:
@@ -150,7 +150,7 @@ def _executing(call: Call, event: Event, **changes: Any) -> Call:
 
 
 def _claimed(call: Call, event: Event) -> Call:
-    attempt, until = event.data["attempt"], instants.parse(event.data["lease_until"])
+    attempt, until = event.data["attempt"], timestamps.parse(event.data["lease_until"])
     return _executing(
         call,
         event,
@@ -220,9 +220,9 @@ def render(call: Call, session_id: str) -> dict[str, Any]:
         "response_schema": call.response_schema,
         "allow_edits": call.allow_edits,
         "idempotent": call.idempotent,
-        "created_at": instants.text(call.created_at),
-        "expires_at": instants.text(call.expires_at),
-        "updated_at": instants.text(call.updated_at),
+        "created_at": timestamps.text(call.created_at),
+        "expires_at": timestamps.text(call.expires_at),
+        "updated_at": timestamps.text(call.updated_at),
         "decision": call.decision,
         "execution": execution and _render_execution(execution),
         "result": call.result,
@@ -236,7 +236,7 @@ def _render_execution(execution: Execution) -> dict[str, Any]:
         "state": execution.state,
         "attempt": execution.attempt,
         "owner": execution.owner,
-        "lease_until": None if until is None else instants.text(until),
+        "lease_until": None if until is None else timestamps.text(until),
     }
 
 
@@ -249,10 +249,10 @@ def snapshot_document(call: Call) -> dict[str, Any]:
             "tool_name": call.tool_name,
             "tool_args": call.tool_args,
             "status": call.status,
-            "expires_at": instants.text(call.expires_at),
+            "expires_at": timestamps.text(call.expires_at),
             "decision": call.decision,
             "result": call.result,
-            "updated_at": instants.text(call.updated_at),
+            "updated_at": timestamps.text(call.updated_at),
         },
         "run_context": {"thread_id": call.thread_id, "run_id": call.run_id},
     }
@@ -288,8 +288,8 @@ def _from_record(record: dict[str, Any]) -> Call:
         thread_id=snapshot.run_context.thread_id,
         tool_name=document.tool_name,
         tool_args=document.tool_args,
-        expires_at=instants.parse(document.expires_at),
-        updated_at=instants.parse(document.updated_at),
+        expires_at=timestamps.parse(document.expires_at),
+        updated_at=timestamps.parse(document.updated_at),
         decision=record["state_snapshot"]["pending_tool_call"]["decision"],
         result=document.result,
         **rest,

@@ -26,12 +26,11 @@ from eventstore.domain.commands import (
 from eventstore.domain.draft import Context, Draft, KnownCalls
 from eventstore.domain.errors import ContinuationTokenStale, SessionBusy, SessionExists, SessionTerminal, TooLarge
 from eventstore.domain.events import EVENT_BYTES
-from eventstore.domain.rules import decisions as deciding
-from eventstore.domain.rules import executions as executing
+from eventstore.domain.rules import decisions, executions
 from eventstore.domain.rules.expiry import expire_due
 from eventstore.domain.rules.publishing import publish
 from eventstore.domain.session import Session
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 
 
 def decide(session: Session, calls: KnownCalls, command: Command, by: Actor, context: Context) -> Draft:
@@ -47,17 +46,17 @@ def decide(session: Session, calls: KnownCalls, command: Command, by: Actor, con
     _refuse_large(command)
     match command:
         case DecideCall():
-            deciding.decide_call(draft, command, by)
+            decisions.decide_call(draft, command, by)
         case CompleteAuthorization():
-            deciding.complete_authorization(draft, command, by)
+            decisions.complete_authorization(draft, command, by)
         case ClaimCall():
-            executing.claim_call(draft, command, by)
+            executions.claim_call(draft, command, by)
         case ReleaseCall():
-            executing.release_call(draft, command, by)
+            executions.release_call(draft, command, by)
         case RecordResult():
-            executing.record_result(draft, command, by)
+            executions.record_result(draft, command, by)
         case SettleCall():
-            executing.settle_call(draft, command, by)
+            executions.settle_call(draft, command, by)
         case SendMessage():
             _send_message(draft, command, by)
         case CreateSession():
@@ -72,7 +71,7 @@ def _refuse_large(command: Command) -> None:
     name, value = _held(command)
     if value is None or value is ABSENT:
         return
-    if (size := len(jsontext.dumps(value).encode())) > EVENT_BYTES:
+    if (size := len(json_text.dumps(value).encode())) > EVENT_BYTES:
         raise TooLarge(f"the {name} has {size} bytes; an event has at most {EVENT_BYTES}")
 
 

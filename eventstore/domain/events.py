@@ -8,8 +8,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
-from eventstore.domain.values import json_text as jsontext
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import json_text, timestamps
 
 TYPE_PATTERN = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+", re.ASCII)
 TYPE_MAX = 100
@@ -60,8 +59,8 @@ class Event:
 
     def line(self) -> bytes:
         """The exact bytes that are stored and that every reader receives, without the line feed."""
-        data = jsontext.dumps(self.data)
-        occurred = "" if self.occurred_at is None else f'"occurred_at":{jsontext.dumps(self.occurred_at)},'
+        data = json_text.dumps(self.data)
+        occurred = "" if self.occurred_at is None else f'"occurred_at":{json_text.dumps(self.occurred_at)},'
         return (
             f'{{"seq":{self.seq},"type":"{self.type}","time":"{_time_text(self.time)}",{occurred}'
             f'{_by_text(self.by, self.via)}"data":{data}}}'
@@ -69,18 +68,18 @@ class Event:
 
 
 # The events of a batch have one time, and one who sent them.
-_time_text = lru_cache(maxsize=64)(instants.text)
-_time_read = lru_cache(maxsize=64)(instants.parse)
+_time_text = lru_cache(maxsize=64)(timestamps.text)
+_time_read = lru_cache(maxsize=64)(timestamps.parse)
 
 
 @lru_cache(maxsize=256)
 def _by_text(by: str, via: str | None) -> str:
-    return f'"by":{jsontext.dumps(by)},' + ("" if via is None else f'"via":{jsontext.dumps(via)},')
+    return f'"by":{json_text.dumps(by)},' + ("" if via is None else f'"via":{json_text.dumps(via)},')
 
 
 def parse_line(line: bytes) -> Event:
     """The event of a stored line."""
-    raw = jsontext.read(line)
+    raw = json_text.read(line)
     return Event(
         raw["seq"],
         raw["type"],

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 from eventstore.domain.events import GENESIS, Event
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import timestamps
 
 RUNNING, WAITING, COMPLETED, FAILED = "running", "waiting", "completed", "failed"
 STATUSES = (RUNNING, WAITING, COMPLETED, FAILED)
@@ -131,7 +131,7 @@ class Session:
         data = event.data
         self.waiting[data["interrupt_id"]] = Waiting(
             data["kind"],
-            instants.parse(data["expires_at"]),
+            timestamps.parse(data["expires_at"]),
             self.turn and self.turn.turn_id,
             self.step and self.step.step_id,
         )
@@ -153,7 +153,7 @@ class Session:
         self.turn = self.step = None
 
     def _claimed(self, event: Event) -> None:
-        self.leases[event.data["interrupt_id"]] = instants.parse(event.data["lease_until"])
+        self.leases[event.data["interrupt_id"]] = timestamps.parse(event.data["lease_until"])
 
     def _unclaimed(self, event: Event) -> None:
         named = event.data.get("interrupt_id")  # a result that Layby does not govern may hold anything there

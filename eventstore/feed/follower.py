@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from eventstore.feed import backfill as feed_history
+from eventstore.feed import backfill
 from eventstore.feed.cursor import EntryId, Position
 from eventstore.feed.entries import Scan
 from eventstore.feed.reader import Items, Reader
@@ -119,7 +119,7 @@ class Follower:
         if self.position.history is None and self._begun:
             await self._begin_history()
         if history := self.position.history:
-            async for items in feed_history.tell(self._reader, history):
+            async for items in backfill.tell(self._reader, history):
                 yield items
             self.news(history.partition)  # which counts once all of it is told
 
@@ -141,7 +141,7 @@ class Follower:
 
     async def _begin_history(self) -> None:
         number = next(iter(self._begun))
-        needed = await feed_history.begin(self._reader, number)
+        needed = await backfill.begin(self._reader, number)
         del self._begun[number]
         if not needed:
             self.news(number)

@@ -15,7 +15,7 @@ from redis import exceptions as redis_errors
 
 from eventstore.commit.records import DELETED
 from eventstore.domain.events import GENESIS, chain
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from eventstore.redis_client.client import Connection
 from eventstore.redis_keys import Keys, SessionKeys, member, split_member
 
@@ -178,7 +178,7 @@ class Verifier:
 
 def _newest(seq: bytes, state: bytes) -> tuple[int, str]:
     try:
-        record: Any = jsontext.read(state)
+        record: Any = json_text.read(state)
         return int(seq), str(record["chain"])
     except (ValueError, TypeError, KeyError):
         raise Broken(0, "the head cannot be read") from None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from eventstore.domain import call as calls
 from eventstore.domain.call import PENDING, Call
 from eventstore.domain.session import WAITING, Session
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from eventstore.redis_client.scripts import Argument
 from projections.fold.session_view import SessionView, row, to_record
 from projections.redis_keys import Layout
@@ -89,19 +89,19 @@ def write_session(writes: Writes, layout: Layout, change: Change) -> None:
     view, tenant = change.view, change.tenant
     models = layout.session(tenant, view.session.session_id)
     writes.expect(models.view, change.seq_before)
-    fields = {"seq": view.seq, "record": jsontext.dumps(to_record(view)), "row": jsontext.dumps(row(view))}
-    open_calls = jsontext.dumps(list(view.session.waiting)) if view.session.waiting else ""
+    fields = {"seq": view.seq, "record": json_text.dumps(to_record(view)), "row": json_text.dumps(row(view))}
+    open_calls = json_text.dumps(list(view.session.waiting)) if view.session.waiting else ""
     writes.add("HSET", models.view, *_flat(fields), "open", open_calls)
     for number, step in view.steps.items():
         if number > change.steps_before:
-            writes.add("RPUSH", models.steps, jsontext.dumps(step))
+            writes.add("RPUSH", models.steps, json_text.dumps(step))
         else:
-            writes.add("LSET", models.steps, number - 1, jsontext.dumps(step))
+            writes.add("LSET", models.steps, number - 1, json_text.dumps(step))
     for name in view.asked:
         writes.add("RPUSH", models.order, name)
     for name, call in view.calls.items():
         shown = calls.render(call, view.session.session_id)
-        writes.add("HSET", models.calls, name, jsontext.dumps(shown))
+        writes.add("HSET", models.calls, name, json_text.dumps(shown))
         _index_call(writes, layout, change, call)
     _index_session(writes, layout, change)
 

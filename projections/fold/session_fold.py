@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from eventstore.commit.records import Page, decode_page, read_call
 from eventstore.domain.call import Call
 from eventstore.domain.events import Event, parse_line
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from eventstore.redis_client.client import Connection
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import SessionKeys
@@ -81,7 +81,7 @@ def _decode_view(target: Target, seq: bytes | None, record: bytes | None) -> Ses
     if seq is None or record is None:
         return empty_view(session_id)
     try:
-        return from_record(session_id, int(seq), jsontext.read(record))
+        return from_record(session_id, int(seq), json_text.read(record))
     except Exception as error:
         raise ModelsDamaged(target.models.view) from error
 
@@ -95,7 +95,7 @@ async def load_calls(connection: Connection, target: Target, names: Sequence[str
 def _decode_calls(target: Target, names: Sequence[str], reply: Sequence[bytes | None]) -> dict[str, Call]:
     found = zip(names, reply, strict=True)
     try:
-        return {name: call_from_shown(jsontext.read(raw)) for name, raw in found if raw is not None}
+        return {name: call_from_shown(json_text.read(raw)) for name, raw in found if raw is not None}
     except Exception as error:
         raise ModelsDamaged(target.models.calls) from error
 

@@ -15,7 +15,7 @@ from eventstore.domain import session as sessions
 from eventstore.domain.call import Call, Execution
 from eventstore.domain.events import ASKS, Event
 from eventstore.domain.session import Session
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import timestamps
 
 SHOWN = 100
 """How many steps, and how many calls besides the open ones, a snapshot shows."""
@@ -56,7 +56,7 @@ class SessionView:
         elif (step := self.last_step) is None:
             return
         elif event.type == "step.completed" and event.data["step_id"] == step["step_id"]:
-            done = {"status": "completed", "completed_at": instants.text(event.time)}
+            done = {"status": "completed", "completed_at": timestamps.text(event.time)}
             self._keep_step({**step, **done, "interrupt_kind": None, "interrupt_id": None})
         elif event.type == "step.interrupted" and event.data["step_id"] == step["step_id"]:
             why = {name: event.data.get(name) for name in ("interrupt_kind", "interrupt_id")}
@@ -103,7 +103,7 @@ def _new_step(event: Event) -> Shown:
         "step_id": event.data["step_id"],
         "turn_id": event.data.get("turn_id"),
         "status": "running",
-        "started_at": instants.text(event.time),
+        "started_at": timestamps.text(event.time),
         "completed_at": None,
         "interrupt_kind": None,
         "interrupt_id": None,
@@ -122,10 +122,10 @@ def summary(view: SessionView) -> Shown:
         "status": session.status,
         "parked": session.parked,
         "seq": session.seq,
-        "created_at": instants.text(session.created_at),
-        "updated_at": instants.text(session.time),
+        "created_at": timestamps.text(session.created_at),
+        "updated_at": timestamps.text(session.time),
         "continuation_token": session.token,
-        "turn": turn and {"turn_id": turn.turn_id, "started_at": instants.text(turn.started_at)},
+        "turn": turn and {"turn_id": turn.turn_id, "started_at": timestamps.text(turn.started_at)},
     }
 
 
@@ -139,8 +139,8 @@ def row(view: SessionView) -> Shown:
         "status": session.status,
         "parked": session.parked,
         "seq": session.seq,
-        "created_at": instants.text(session.created_at),
-        "updated_at": instants.text(session.time),
+        "created_at": timestamps.text(session.created_at),
+        "updated_at": timestamps.text(session.time),
         "open_calls": len(session.waiting),
     }
 
@@ -175,12 +175,12 @@ def call_from_shown(shown: Shown) -> Call:
     """A call from how it is shown; what only the write side needs to know of it is left out."""
     execution = shown["execution"]
     known: dict[str, Any] = {name: shown[name] for name in shown.keys() & Call.__dataclass_fields__.keys()}
-    known |= {name: instants.parse(shown[name]) for name in ("created_at", "expires_at", "updated_at")}
+    known |= {name: timestamps.parse(shown[name]) for name in ("created_at", "expires_at", "updated_at")}
     known |= {"execution": execution and _execution(execution), "asked_seq": 0}
     return Call(**known)
 
 
 def _execution(shown: Shown) -> Execution:
     until = shown["lease_until"]
-    lease = None if until is None else instants.parse(until)
+    lease = None if until is None else timestamps.parse(until)
     return Execution(shown["state"], shown["attempt"], shown["owner"], lease)

@@ -8,7 +8,7 @@ from typing import Any
 
 from eventstore.redis_client import scripts
 from eventstore.redis_client.scripts import ScriptCall
-from projections import redis_keys as layouts
+from projections import redis_keys
 from projections.redis_keys import Layout
 
 UNREAD = scripts.load("projections", "read_unprojected", writes=False)
@@ -47,7 +47,7 @@ def _place(entry: str) -> tuple[int, int]:
 
 
 def unread_call(layout: Layout) -> ScriptCall:
-    keys = [layouts.current(layout.partition), layout.checkpoint, layout.partition.feed]
+    keys = [redis_keys.current(layout.partition), layout.checkpoint, layout.partition.feed]
     return ScriptCall(UNREAD, keys, [ENTRIES])
 
 
@@ -65,5 +65,5 @@ def decode_unread(reply: Sequence[Any]) -> Unread:
     before = (checkpoint or b"").decode()
     last = entries[-1][0].decode() if entries else before
     return Unread(
-        layouts.generation(pointer), before, (newest or b"").decode(), trimmed == b"1", last, members, deleted
+        redis_keys.generation(pointer), before, (newest or b"").decode(), trimmed == b"1", last, members, deleted
     )

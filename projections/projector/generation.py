@@ -15,7 +15,7 @@ from eventstore.redis_client import scripts
 from eventstore.redis_client.client import Connection
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import Keys
-from projections import redis_keys as layouts
+from projections import redis_keys
 from projections.fold.index_writes import Writes, remove_calls, remove_session, write_session
 from projections.fold.session_fold import Folded, Target, fold_new, load_calls, load_views
 from projections.projector.feed_batch import Unread, decode_unread, unread_call
@@ -154,7 +154,7 @@ class Generation:
         """Models and checkpoint, together. After a lost answer this finds its own work done, and reads again."""
         kind, new = "served" if self._served else "built", checkpoint if following is None else following
         keys, args = writes.script()
-        keys = [layouts.current(self.layout.partition), self.layout.checkpoint, *keys]
+        keys = [redis_keys.current(self.layout.partition), self.layout.checkpoint, *keys]
         call = ScriptCall(PROJECT, keys, [kind, self.layout.generation, checkpoint, new, *args])
         match await self._connection.run(call):
             case [b"ok"]:

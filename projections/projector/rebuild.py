@@ -16,7 +16,7 @@ from eventstore.redis_client import scripts
 from eventstore.redis_client.client import Connection
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import Keys, PartitionKeys, split_member
-from projections import redis_keys as layouts
+from projections import redis_keys
 from projections.fold.session_fold import Target
 from projections.projector.generation import SESSIONS_AT_ONCE, Generation
 from projections.projector.lock import locked
@@ -60,14 +60,14 @@ class Rebuild:
         Raises `FeedTrimmed` when commits come so fast that the feed forgets them before they are read.
         """
         layout = Layout(self._keys.partition(number), random_id("")[:8])
-        async with locked(self._connection, layouts.building(layout.partition), layout.generation, wait=True):
+        async with locked(self._connection, redis_keys.building(layout.partition), layout.generation, wait=True):
             return await self._build(layout)
 
     async def mend(self, number: int, damaged: str | None = None) -> None:
         """One partition, if its feed was trimmed behind the models that are served, or if those are the generation
         that was found damaged, and nobody has mended that."""
         layout = Layout(self._keys.partition(number), random_id("")[:8])
-        async with locked(self._connection, layouts.building(layout.partition), layout.generation, wait=True):
+        async with locked(self._connection, redis_keys.building(layout.partition), layout.generation, wait=True):
             served = Generation(self._connection, self._keys, await self._served(layout.partition), served=True)
             if damaged == served.layout.generation or (await served.unread()).trimmed:
                 await self._build(layout)
@@ -85,14 +85,14 @@ class Rebuild:
             done += len(targets)
             self._progress(len(targets))
         await models.catch_up()
-        pointer, names = layouts.current(layout.partition), [old.generation, layout.generation]
+        pointer, names = redis_keys.current(layout.partition), [old.generation, layout.generation]
         reply = await self._connection.run(ScriptCall(SWITCH, [pointer, layout.checkpoint], names))
         log.info("partition %s: generation %s %s", layout.partition.number, layout.generation, reply[0].decode())
         return done
 
     async def _served(self, partition: PartitionKeys) -> Layout:
-        pointer = await self._connection.command("GET", layouts.current(partition))
-        return Layout(partition, layouts.generation(pointer))
+        pointer = await self._connection.command("GET", redis_keys.current(partition))
+        return Layout(partition, redis_keys.generation(pointer))
 
     async def _feed_end(self, partition: PartitionKeys) -> str:
         newest = await self._connection.command("XREVRANGE", partition.feed, "+", "-", "COUNT", 1)
@@ -126,9 +126,9 @@ class Rebuild:
         found = [(key, match) for key in keys if (match := _GENERATION.match(key.decode()))]
         numbers = sorted({int(match[1]) for _, match in found})
         partitions = [self._keys.partition(number) for number in numbers]
-        asked = [("MGET", layouts.current(partition), layouts.building(partition)) for partition in partitions]
+        asked = [("MGET", redis_keys.current(partition), redis_keys.building(partition)) for partition in partitions]
         kept = set[tuple[int, str]]()
         for number, (served, built) in zip(numbers, await self._connection.commands(asked), strict=True):
-            kept |= {(number, layouts.generation(served)), (number, (built or b"").decode())}
+            kept |= {(number, redis_keys.generation(served)), (number, (built or b"").decode())}
         over = [("UNLINK", key) for key, match in found if (int(match[1]), match[2]) not in kept]
         await self._connection.commands(over)

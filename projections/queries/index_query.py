@@ -10,7 +10,7 @@ from typing import Literal
 
 from eventstore.redis_client import scripts
 from eventstore.redis_client.scripts import ScriptCall
-from projections import redis_keys as layouts
+from projections import redis_keys
 from projections.queries.page_cursor import Cursor
 from projections.redis_keys import Layout
 
@@ -61,7 +61,7 @@ class Query:
         keys, count = list[str](), 0
         for layout in group:
             partition, indexes = layout.partition, self.indexes(layout)
-            keys += [layouts.current(partition), layout.checkpoint, partition.feed, partition.deadlines, *indexes]
+            keys += [redis_keys.current(partition), layout.checkpoint, partition.feed, partition.deadlines, *indexes]
             count = len(indexes)
         score, member = (self.cursor.score, self.cursor.member) if self.cursor else ("", "")
         generations = [layout.generation for layout in group]

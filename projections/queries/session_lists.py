@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from eventstore.redis_client import scripts
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import SessionKeys
-from projections import redis_keys as layouts
+from projections import redis_keys
 from projections.projector.background import Upkeep
-from projections.queries import page_cursor as cursors
+from projections.queries import page_cursor
 from projections.queries.index_pages import PAGE_BYTES
 from projections.queries.page_cursor import Cursor
 from projections.queries.session_reader import Reader, broken
@@ -28,12 +28,12 @@ class Parts:
     async def page(self, kind: str, keys: SessionKeys, limit: int, cursor: str | None) -> bytes:
         """`{<kind>, next_cursor}`; `kind` is `steps` or `calls`."""
         own = f"{kind} of {keys.tenant}"
-        found = cursors.decode(cursor, own)
+        found = page_cursor.decode(cursor, own)
         start = max(0, found.score) if found else 0
         documents = await self._current(kind, keys, start, start + limit)
         shown = [document for document in documents[:limit] if document]  # one that is empty stands for the rest
         following = Cursor(own, start + len(shown)).encode() if len(documents) > len(shown) else None
-        return b'{"%b":[%b],"next_cursor":%b}' % (kind.encode(), b",".join(shown), jsontext.dumps(following).encode())
+        return b'{"%b":[%b],"next_cursor":%b}' % (kind.encode(), b",".join(shown), json_text.dumps(following).encode())
 
     async def _current(self, kind: str, keys: SessionKeys, first: int, last: int) -> list[bytes]:
         """The stored documents, once they hold every event that the session had at the beginning."""
@@ -41,7 +41,7 @@ class Parts:
         def call(layout: Layout) -> ScriptCall:
             models = layout.session(keys.tenant, keys.session_id)
             own = [models.steps] if kind == "steps" else [models.order, models.calls]
-            read = [keys.head, layouts.current(layout.partition), models.view, *own]
+            read = [keys.head, redis_keys.current(layout.partition), models.view, *own]
             return ScriptCall(PART, read, [first, last, PAGE_BYTES])
 
         goal: int | None = None

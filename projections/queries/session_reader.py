@@ -12,7 +12,7 @@ from eventstore.domain.errors import InternalError, StoreUnavailable
 from eventstore.event_store import EventStore
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import SessionKeys
-from projections import redis_keys as layouts
+from projections import redis_keys
 from projections.projector.background import Upkeep
 from projections.redis_keys import Layout
 
@@ -37,7 +37,7 @@ class Reader:
         for _ in range(_ATTEMPTS):
             reply = await self._store.connection.run(call(projector.layout))
             now, pointer, (revision, seq, due), *rest = reply
-            if not projector.serves(layouts.generation(pointer)):
+            if not projector.serves(redis_keys.generation(pointer)):
                 continue
             refuse_absent((revision or b"").decode())
             if due and int(due) <= int(now):

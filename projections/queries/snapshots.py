@@ -12,13 +12,12 @@ from eventstore.domain import call as calls
 from eventstore.domain.call import Call
 from eventstore.domain.errors import NoSuchPoint, StoreUnavailable
 from eventstore.domain.events import parse_line
-from eventstore.domain.values import json_text as jsontext
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import json_text, timestamps
 from eventstore.event_store import EventStore
 from eventstore.redis_client import scripts
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import SessionKeys
-from projections import redis_keys as layouts
+from projections import redis_keys
 from projections.fold.session_view import (
     SHOWN,
     SessionView,
@@ -49,7 +48,7 @@ class Stored:
         """Take newer events in."""
         events = [parse_line(line) for line in lines]
         names = {name for event in events if (name := named_call(event)) and name in self.calls}
-        known = {name: call_from_shown(jsontext.read(self.calls[name])) for name in names}
+        known = {name: call_from_shown(json_text.read(self.calls[name])) for name in names}
         before = self.view.steps_total
         for event in events:
             self.view.apply(event, known)
@@ -58,7 +57,7 @@ class Stored:
     def _take_changes(self, steps_before: int) -> None:
         view, first = self.view, steps_before - len(self.steps)
         for number, step in view.steps.items():
-            text = jsontext.dumps(step).encode()
+            text = json_text.dumps(step).encode()
             if number > steps_before:
                 self.steps.append(text)
             else:
@@ -70,9 +69,9 @@ class Stored:
     def encode(self) -> bytes:
         """The snapshot as JSON: stored bytes are joined, not parsed."""
         view = self.view
-        head = jsontext.dumps(summary(view)).encode()[:-1]
+        head = json_text.dumps(summary(view)).encode()[:-1]
         shown = b",".join(self._shown_calls())
-        metadata = jsontext.dumps(view.metadata).encode()
+        metadata = json_text.dumps(view.metadata).encode()
         return b'%b,"steps":[%b],"steps_total":%d,"calls":[%b],"calls_total":%d,"metadata":%b}' % (
             *(head, b",".join(self.steps[-SHOWN:]), view.steps_total, shown, view.calls_total, metadata),
         )
@@ -90,7 +89,7 @@ class Stored:
 
 
 def encode_call(view: SessionView, call: Call) -> bytes:
-    return jsontext.dumps(calls.render(call, view.session.session_id)).encode()
+    return json_text.dumps(calls.render(call, view.session.session_id)).encode()
 
 
 class Snapshots:
@@ -108,7 +107,7 @@ class Snapshots:
             models = layout.session(tenant, session_id)
             names = [
                 keys.head,
-                layouts.current(layout.partition),
+                redis_keys.current(layout.partition),
                 models.view,
                 models.steps,
                 models.calls,
@@ -166,11 +165,11 @@ def _decode(session_id: str, view: list[Any], steps: list[bytes], pairs: list[by
     if view[0] is None:
         return Stored(empty_view(session_id))
     named = zip(pairs[::2], pairs[1::2], strict=True)
-    known = from_record(session_id, int(view[0]), jsontext.read(view[1]))
+    known = from_record(session_id, int(view[0]), json_text.read(view[1]))
     return Stored(known, steps, {name.decode(): call for name, call in named})
 
 
 def _time(line: bytes) -> int:
     """When the event of a line was recorded, without parsing the rest of it; a user's own fields come later."""
     start = line.index(b'"time":"') + 8
-    return instants.parse(line[start : line.index(b'"', start)].decode())
+    return timestamps.parse(line[start : line.index(b'"', start)].decode())

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from eventstore.domain.call import PENDING
 from eventstore.domain.session import COMPLETED, FAILED, RUNNING, WAITING
-from eventstore.domain.values import json_text as jsontext
-from projections.queries import page_cursor as cursors
+from eventstore.domain.values import json_text
+from projections.queries import page_cursor
 from projections.queries.index_pages import Page, Pages, Place
 from projections.queries.index_query import Entry, Query
 from projections.queries.page_cursor import Cursor
@@ -48,7 +48,7 @@ class Lists:
         def belongs(row: bytes) -> bool:
             return any(_CLASSES[kind] in row for kind in classes)
 
-        query = Query(indexes, "desc", limit, cursors.decode(cursor, f"sessions of {tenant}"))
+        query = Query(indexes, "desc", limit, page_cursor.decode(cursor, f"sessions of {tenant}"))
         page, rows = await self._shown(query, place, belongs)
         return b'{"sessions":[%b],"next_cursor":%b}' % (b",".join(rows), _following(page, f"sessions of {tenant}"))
 
@@ -75,7 +75,7 @@ class Lists:
             return call[call.index(b'"status":"') :].startswith(wanted)
 
         wanted = b'"status":"%b"' % status.encode()
-        query = Query(indexes, "asc", limit, cursors.decode(cursor, f"inbox of {tenant}"))
+        query = Query(indexes, "asc", limit, page_cursor.decode(cursor, f"inbox of {tenant}"))
         page, shown = await self._shown(query, place, belongs)
         return b'{"calls":[%b],"next_cursor":%b,"total":%d}' % (
             b",".join(shown),
@@ -120,4 +120,4 @@ def _classes(status: str | None, parked: bool | None) -> list[str]:
 
 def _following(page: Page, kind: str) -> bytes:
     last = page.entries[-1] if page.more else None
-    return jsontext.dumps(last and Cursor(kind, last.score, last.member).encode()).encode()
+    return json_text.dumps(last and Cursor(kind, last.score, last.member).encode()).encode()

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import timestamps
 from proofs.client import Client, expect
 from proofs.engines import Engine, eventually
 from proofs.expiry.scene import Scene, follow, rate_at_rest
@@ -66,8 +66,8 @@ async def _inbox_until(scene: Scene, end_ms: int) -> None:
             answer = await client.request("GET", "/v1/calls?limit=5")
             if answer.status != 503:  # too much to catch up with just now: that is no wrong answer
                 calls = expect(answer, 200).json()["calls"]
-                late = [call for call in calls if call["expires_at"] <= instants.text(now)]
-                scene.run.check(not late, f"at {instants.text(now)} the inbox still offered {late[:1]}")
+                late = [call for call in calls if call["expires_at"] <= timestamps.text(now)]
+                scene.run.check(not late, f"at {timestamps.text(now)} the inbox still offered {late[:1]}")
             await asyncio.sleep(1.0)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import timestamps
 from eventstore.redis_keys import Keys
 from proofs.client import Client, expect, opened, stream_lines
 from proofs.engines import Engine
@@ -130,7 +130,7 @@ class Scene:
         async def work(client: Client) -> None:
             nonlocal all_taken
             for session_id, calls in waiting:
-                asks = [_ask(one.interrupt_id, {"expires_at": instants.text(one.at)}) for one in calls]
+                asks = [_ask(one.interrupt_id, {"expires_at": timestamps.text(one.at)}) for one in calls]
                 answer = await client.request("POST", _events(session_id), asks)
                 if answer.status == 422 and b"deadline" in answer.body:
                     all_taken = False
@@ -239,7 +239,7 @@ def _ask(interrupt_id: str, deadline: dict[str, Any]) -> dict[str, Any]:
 
 def _as_expired(event: dict[str, Any]) -> Expired:
     data = event["data"]
-    return Expired(data["interrupt_id"], instants.parse(data["expires_at"]), instants.parse(event["time"]))
+    return Expired(data["interrupt_id"], timestamps.parse(data["expires_at"]), timestamps.parse(event["time"]))
 
 
 async def follow(server: Server, seen: dict[str, float], connected: asyncio.Event) -> None:

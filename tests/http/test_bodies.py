@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 
 MIB = 1024 * 1024
 HELD = "layby_request_body_bytes"
@@ -257,8 +257,8 @@ def test_a_call_with_an_integer_of_any_size_is_told_in_a_refusal(api, sid):
         assert f'"tool_args":{{"n":{long}}}' in answer.text
 
     def ask(iid, **more):
-        data = {"interrupt_id": iid, "tool_name": "t", "tool_args": {"n": jsontext.LongInteger(long)}, **more}
-        body = jsontext.dumps({"type": "input.requested", "data": data})
+        data = {"interrupt_id": iid, "tool_name": "t", "tool_args": {"n": json_text.LongInteger(long)}, **more}
+        body = json_text.dumps({"type": "input.requested", "data": data})
         assert api.post(f"/v1/sessions/{sid}/events", content=body).status_code == 201
 
     ask("c1")

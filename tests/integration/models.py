@@ -9,7 +9,7 @@ from typing import Any
 from eventstore.domain.commands import Actor
 from eventstore.event_store import EventStore
 from eventstore.redis_keys import split_member
-from projections import redis_keys as layouts
+from projections import redis_keys
 from projections.read_models import ReadModels
 from projections.redis_keys import Layout
 from tests.integration.stores import TENANT
@@ -44,7 +44,9 @@ async def _keys(store: EventStore) -> list[str]:
 
 
 async def served(store: EventStore, number: int) -> str:
-    return layouts.generation(await store.connection.command("GET", layouts.current(store.keys.partition(number))))
+    return redis_keys.generation(
+        await store.connection.command("GET", redis_keys.current(store.keys.partition(number)))
+    )
 
 
 async def _value(store: EventStore, key: str) -> Any:

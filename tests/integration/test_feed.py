@@ -15,10 +15,8 @@ from eventstore.domain.commands import Actor, CreateSession, NewEvent, Publish
 from eventstore.domain.errors import CursorTooOld, Diverged, InvalidRequest
 from eventstore.embedded.engine import EmbeddedEngine
 from eventstore.event_store import EventStore, open_store
-from eventstore.feed import backfill as feed_history
-from eventstore.feed import follower as feed_follower
+from eventstore.feed import backfill, follower, tenant_feed
 from eventstore.feed import reader as feed_reader
-from eventstore.feed import tenant_feed as feeds
 from eventstore.feed.tenant_feed import NOW, Feed, FeedItem
 from eventstore.settings import Settings
 
@@ -212,7 +210,7 @@ async def test_writers_at_the_same_time_and_readers_that_come_back(opened: Open)
 
 
 async def test_news_that_get_lost_cost_time_and_no_event(opened: Open, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(feeds, "POLL_S", 0.1)
+    monkeypatch.setattr(tenant_feed, "POLL_S", 0.1)
     world = await opened(partitions=4)
     world.store.hub.on_partition.clear()
     async with world.following(NOW) as following, asyncio.timeout(PATIENCE_S):
@@ -344,7 +342,7 @@ async def test_a_long_history_and_what_happens_meanwhile(opened: Open, monkeypat
     nothing and hears nothing twice."""
     monkeypatch.setattr(feed_reader, "READ_LINES", 7)
     monkeypatch.setattr(feed_reader, "READS_AT_ONCE", 3)
-    monkeypatch.setattr(feed_history, "ENTRIES_AT_ONCE", entries)
+    monkeypatch.setattr(backfill, "ENTRIES_AT_ONCE", entries)
     world = await opened(partitions=1, feed_keep=100)
     await trimmed(world, 8, 40)
     made = deleted = 0
@@ -383,7 +381,7 @@ async def some_items(world: World, cursor: str | None, count: int) -> list[FeedI
 
 async def test_several_trimmed_partitions_and_live_writers(opened: Open, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(feed_reader, "READ_LINES", 20)
-    monkeypatch.setattr(feed_follower, "ENTRIES_AT_ONCE", 8)
+    monkeypatch.setattr(follower, "ENTRIES_AT_ONCE", 8)
     world = await opened(partitions=4, feed_keep=100)
     await world.fill(40, 30)
     writing = asyncio.create_task(live(world))
@@ -477,7 +475,7 @@ async def test_many_followers_that_come_back_and_have_missed_nothing_share_one_l
 
 
 async def test_no_error_ends_the_search_for_lost_news(opened: Open, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(feeds, "POLL_S", 0.05)
+    monkeypatch.setattr(tenant_feed, "POLL_S", 0.05)
     world = await opened(partitions=4)
     world.store.hub.on_partition.clear()
     failures, newest = [RuntimeError("never seen before")] * 3, world.feed._newest
@@ -497,7 +495,7 @@ async def test_no_error_ends_the_search_for_lost_news(opened: Open, monkeypatch:
 
 
 async def test_news_cost_followers_that_are_busy_nothing():
-    board, idle, late = feed_follower.Board(), asyncio.Event(), asyncio.Event()
+    board, idle, late = follower.Board(), asyncio.Event(), asyncio.Event()
     board.idle.add(idle)
     for partition in (3, 1, 3, 2):
         board.put(partition)

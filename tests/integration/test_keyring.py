@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from eventstore.api_keys import keyring as keyrings
 from eventstore.api_keys.cache import KeyringCopy
 from eventstore.api_keys.keyring import Keyring, NameTaken, NoSuchKey, Reading
-from eventstore.domain import api_keys as access
+from eventstore.domain import api_keys
 from eventstore.domain.api_keys import WrongWord
 from eventstore.domain.errors import StoreUnavailable
 from eventstore.redis_client.client import Connection
@@ -52,7 +52,7 @@ def copy_of(keyring: Keyring) -> KeyringCopy:
 async def test_a_key_is_found_by_its_id_and_known_by_its_hash(keyring: Keyring, redis: Redis):
     key, text = await keyring.create("svc", ["read"], "acme", lives_ms=60_000)
     reading = await keyring.read()
-    assert reading.keys == {key.key_id: key} and access.id_of(text) == key.key_id and key.opens_for(text)
+    assert reading.keys == {key.key_id: key} and api_keys.id_of(text) == key.key_id and key.opens_for(text)
     assert key.expires_at == key.created_at + 60_000 and abs(reading.now - key.created_at) < 60_000
     stored = b"".join(part for pair in (await redis.hgetall(KEYRING)).items() for part in pair)
     assert text.rsplit("_", 1)[1].encode() not in stored

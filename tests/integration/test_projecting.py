@@ -14,10 +14,10 @@ from redis.asyncio import Redis
 from eventstore.event_store import EventStore
 from eventstore.redis_client.client import Connection
 from eventstore.redis_client.scripts import ScriptCall
-from projections import redis_keys as layouts
-from projections.fold import session_fold as folding
+from projections import redis_keys
+from projections.fold import session_fold
 from projections.fold.index_writes import Writes
-from projections.projector import background as upkeep
+from projections.projector import background
 from projections.projector.generation import PROJECT, WRITES_AT_ONCE, Generation, Moved
 from projections.projector.rebuild import Rebuild
 from projections.read_models import ReadModels
@@ -189,14 +189,14 @@ async def test_a_deletion_is_not_half_done_when_another_projects_the_session_mea
         return await run(call)
 
     slow = Interrupted(_url(store), {1: held, 2: _killed_before})
-    folding = asyncio.create_task(of_partition(store, slow, number)._take_in(reading))
+    session_fold = asyncio.create_task(of_partition(store, slow, number)._take_in(reading))
     await waiting.wait()
     await store.delete(TENANT, "s1")
 
     async def let_the_other_write(run: Run, call: ScriptCall) -> Any:
         release.set()
         with pytest.raises(Moved):  # the log that it has read is gone
-            await folding
+            await session_fold
         return await run(call)
 
     quick = Interrupted(_url(store), {1: let_the_other_write})
@@ -303,8 +303,8 @@ async def test_no_view_is_stored_that_ends_within_a_commit(
     store: EventStore, models: ReadModels, monkeypatch: pytest.MonkeyPatch, lines: int, size: int
 ):
     """However little is read at once: a page of steps or calls shows what is stored."""
-    monkeypatch.setattr(folding, "FOLD_LINES", lines)
-    monkeypatch.setattr(folding, "FOLD_BYTES", size)
+    monkeypatch.setattr(session_fold, "FOLD_LINES", lines)
+    monkeypatch.setattr(session_fold, "FOLD_BYTES", size)
     await create(store)
     ends, stored, apply = [1], list[int](), Generation._apply
     for count in (1, 3, 10, 2, 1, 30):
@@ -428,7 +428,7 @@ async def test_a_new_generation_that_is_behind_is_caught_up_before_it_is_shown(
     await send(store, ask())
     await project(models, store)
     assert models._upkeep.projectors[partition.number].layout == old
-    await other.connection.command("SET", layouts.current(partition), "new")
+    await other.connection.command("SET", redis_keys.current(partition), "new")
     assert await names(models) == ["s1/c1"]
     await Rebuild(store.connection, store.keys).clear()
     await check(models, store)
@@ -446,7 +446,7 @@ async def test_a_switch_after_catching_up_is_noticed_before_the_page_is_shown(
 
     async def then_switch(numbers: Any) -> Any:
         caught_up = await catch_up_all(numbers)
-        await store.connection.command("SET", layouts.current(partition), "new")
+        await store.connection.command("SET", redis_keys.current(partition), "new")
         return caught_up
 
     monkeypatch.setattr(models._upkeep, "catch_up_all", then_switch)
@@ -479,8 +479,8 @@ async def test_after_a_long_catch_up_the_background_work_rests_only_a_moment(
     store: EventStore, models: ReadModels, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It rests in proportion to the work, which may have been a million events; and others wait for the end of it."""
-    monkeypatch.setattr(upkeep, "REST", 1e9)
-    monkeypatch.setattr(upkeep, "LONGEST_REST_S", 0.05)
+    monkeypatch.setattr(background, "REST", 1e9)
+    monkeypatch.setattr(background, "LONGEST_REST_S", 0.05)
     models.start()
     for name in ("s1", "s2", "s3"):
         await create(store, name)

@@ -10,7 +10,7 @@ import pytest
 from eventstore.event_store import EventStore
 from eventstore.redis_client.client import Connection
 from eventstore.redis_client.scripts import ScriptCall
-from projections import redis_keys as layouts
+from projections import redis_keys
 from projections.projector import lock
 from projections.projector.generation import PROJECT, GenerationGone
 from projections.projector.lock import LockHeld, locked
@@ -142,7 +142,7 @@ async def test_one_that_was_killed_leaves_the_old_models_and_the_next_one_cleans
     assert await dump(store) == before
     assert await leftovers(store)
     for partition in store.keys.all_partitions():  # the locks of the killed one lapse
-        await store.connection.command("PEXPIRE", layouts.building(partition), 1)
+        await store.connection.command("PEXPIRE", redis_keys.building(partition), 1)
     await Rebuild(store.connection, store.keys).all()
     assert await dump(store) == before
     await check(models, store)
@@ -191,7 +191,7 @@ async def test_a_generation_that_was_cleared_away_cannot_be_finished(store: Even
     partition = store.keys.partition(number)
     rebuilding = asyncio.create_task(Rebuild(slow, store.keys).partition(number))
     await slow.reached.wait()
-    await store.connection.command("DEL", layouts.building(partition))
+    await store.connection.command("DEL", redis_keys.building(partition))
     await Rebuild(store.connection, store.keys).clear()
     slow.let_go.set()
     with pytest.raises(GenerationGone):

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 
 from eventstore.commit.deadline_sweeper import AT_ONCE, SLICE, Sweeper
 from eventstore.domain.errors import CallAlreadyDecided, CallExpired, InvalidSnapshot, OutcomeUnknown, StoreUnavailable
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import timestamps
 from eventstore.event_store import EventStore
 from eventstore.support.tasks import end
 from tests.integration.conftest import OpenStore
@@ -44,7 +44,7 @@ async def expired_at(store: EventStore, interrupt_id: str = "c1") -> int:
         for event in await stored(store)
         if event["type"] == "input.expired" and event["data"]["interrupt_id"] == interrupt_id
     ]
-    return instants.parse(found["time"]) - instants.parse(found["data"]["expires_at"])
+    return timestamps.parse(found["time"]) - timestamps.parse(found["data"]["expires_at"])
 
 
 # Each road alone
@@ -219,7 +219,7 @@ async def test_a_sweep_that_comes_too_early_does_not_forget_the_deadline(
 async def test_two_hundred_and_fifty_calls_due_at_once_all_expire(store: EventStore) -> None:
     await create(store)
     names = [f"c{n}" for n in range(250)]
-    at = instants.text(int(time.time() * 1000) + 800)
+    at = timestamps.text(int(time.time() * 1000) + 800)
     await send(store, *(ask(name, expires_at=at) for name in names))
     await until(lambda: outcomes(store, 250))
     found = await types(store)
@@ -278,7 +278,7 @@ async def test_a_renewed_lease_lapses_at_its_new_end(store: EventStore) -> None:
         answer = await send(store, claim("c1", lease_ms=300))
     await until(lambda: count(store, "action.lapsed"))
     (lapsed,) = [event for event in await stored(store) if event["type"] == "action.lapsed"]
-    assert 0 <= instants.parse(lapsed["time"]) - instants.parse(answer.result["lease_until"]) < 1000
+    assert 0 <= timestamps.parse(lapsed["time"]) - timestamps.parse(answer.result["lease_until"]) < 1000
 
 
 async def test_a_lease_lapses_after_the_session_has_ended(store: EventStore) -> None:

@@ -17,7 +17,7 @@ from eventstore.domain.commands import CreateSession
 from eventstore.domain.events import GENESIS, chain
 from eventstore.embedded.engine import EmbeddedEngine
 from eventstore.event_store import EventStore, open_store
-from eventstore.log import hash_chain as verify
+from eventstore.log import hash_chain
 from eventstore.log.hash_chain import Verdict, Verifier
 from eventstore.redis_keys import KEYRING, SessionKeys
 from eventstore.settings import Settings
@@ -142,8 +142,8 @@ async def test_a_change_is_found_where_it_was_made(
 async def test_pages_of_any_size_find_the_same(
     store: EventStore, redis: Redis, keys: SessionKeys, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify, "LONGEST_PAGE", page)
-    monkeypatch.setattr(verify._Walk, "__init__", _walk_with(page))
+    monkeypatch.setattr(hash_chain, "LONGEST_PAGE", page)
+    monkeypatch.setattr(hash_chain._Walk, "__init__", _walk_with(page))
     assert (await look(store)).events == 10
     await one_byte(redis, keys)
     verdict = await look(store)
@@ -151,8 +151,8 @@ async def test_pages_of_any_size_find_the_same(
     assert verdict.broken.seq == 5
 
 
-def _walk_with(count: int) -> Callable[[verify._Walk], None]:
-    def init(self: verify._Walk) -> None:
+def _walk_with(count: int) -> Callable[[hash_chain._Walk], None]:
+    def init(self: hash_chain._Walk) -> None:
         self.seq, self.hash, self.count = 0, GENESIS, count
 
     return init
@@ -204,7 +204,7 @@ async def test_sessions_that_are_written_and_deleted_meanwhile_do_not_look_broke
 async def test_every_session_of_the_tenant_is_looked_at_and_no_other(
     store: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify, "INDEX_PAGE", 3)
+    monkeypatch.setattr(hash_chain, "INDEX_PAGE", 3)
     names = [f"s:{n}" for n in range(40)]
     for name in names:
         await create(store, name)

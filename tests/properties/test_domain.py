@@ -31,8 +31,7 @@ from eventstore.domain.commands import (
 from eventstore.domain.errors import CallExpired
 from eventstore.domain.events import CALL_CLOSES, SESSION_ENDS, Event
 from eventstore.domain.steps import FinishedStep
-from eventstore.domain.values import json_text as jsontext
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import json_text, timestamps
 from tests.unit.domain.given import Story, ask, connect, event, publish, question, step, turn
 from tests.unit.domain.given import given as a_session
 
@@ -157,7 +156,7 @@ values = st.recursive(
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=20)
-    | st.sampled_from([jsontext.LongInteger("7" * 6_000), jsontext.LongInteger("-" + "7" * 5_000)]),
+    | st.sampled_from([json_text.LongInteger("7" * 6_000), json_text.LongInteger("-" + "7" * 5_000)]),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
     max_leaves=12,
 )
@@ -166,20 +165,20 @@ values = st.recursive(
 @settings(max_examples=100)
 @given(values)
 def test_any_json_is_kept_on_one_line(value: Any):
-    text = jsontext.dumps(value)
+    text = json_text.dumps(value)
     assert len(text.splitlines()) == 1
-    assert jsontext.loads(text) == jsontext.loads(text.encode()) == value
+    assert json_text.loads(text) == json_text.loads(text.encode()) == value
 
 
 @settings(max_examples=100)
 @given(values)
 def test_the_canonical_form_is_the_same_once_read_again(value: Any):
-    text = jsontext.canonical(value)
-    assert jsontext.canonical(jsontext.loads(text)) == text
-    assert jsontext.same(value, jsontext.loads(jsontext.dumps(value)))
+    text = json_text.canonical(value)
+    assert json_text.canonical(json_text.loads(text)) == text
+    assert json_text.same(value, json_text.loads(json_text.dumps(value)))
 
 
 @settings(max_examples=100)
 @given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
 def test_any_time_is_read_as_it_was_written(ms: int):
-    assert instants.parse(instants.text(ms)) == ms
+    assert timestamps.parse(timestamps.text(ms)) == ms

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from eventstore.redis_keys import STORE, Keys, SessionKeys, split_member
 
 _PARTITION = re.compile(r"layby:\{p(\d\d+)\}:(deadlines|feed|sessions|proj:.+)")
@@ -73,7 +73,7 @@ async def _check_session(client, session: SessionKeys, parts: set[str]) -> None:
     newest = await client.xrevrange(session.events, count=1)
     assert newest[0][0] == seq + b"-0"
     assert await client.zscore(session.partition.sessions, session.member) == 0
-    waiting = jsontext.read(state).get("waiting", {})
+    waiting = json_text.read(state).get("waiting", {})
     for part in parts:
         if part.startswith("due:"):
             assert unquote(part[4:]) in waiting, f"the marker {part} of {session.base} has no waiting call"

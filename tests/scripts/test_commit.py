@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eventstore.commit.records import Head, decode_head
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from tests.scripts.given import DAY, HOUR, KEYS, MINUTE, S1, Server, first, following
 from tests.unit.domain.given import ask, given
 
@@ -34,7 +34,7 @@ async def test_the_records_of_calls_are_stored_as_they_are(server: Server) -> No
     call = given(ask("c:1", tool_args={"list": [], "big": 2**60})).call("c:1")
     await server.ok(await first(server, calls={"c:1": call}))
     _, _, record = await server.load("c:1")
-    assert jsontext.read(record)["state_snapshot"]["pending_tool_call"]["tool_args"] == {"list": [], "big": 2**60}
+    assert json_text.read(record)["state_snapshot"]["pending_tool_call"]["tool_args"] == {"list": [], "big": 2**60}
 
 
 async def test_a_call_that_waits_has_a_marker_until_its_deadline(server: Server) -> None:

@@ -9,7 +9,7 @@ import pytest
 from api.http import problems
 from eventstore.domain import errors
 from eventstore.domain.errors import InvalidRequest, leaves
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from eventstore.domain.values.json_text import LongInteger
 
 
@@ -73,7 +73,7 @@ def test_text_is_kept_as_it_is_written():
 def test_members_hold_integers_of_any_size():
     call = {"tool_args": {"n": LongInteger("9" * 4_301), "m": 10**4_299}}
     answer = problems.render(errors.CallAlreadyDecided("decided", call=call), "/")
-    assert jsontext.loads(bytes(answer.body))["call"]["tool_args"]["n"] == LongInteger("9" * 4_301)
+    assert json_text.loads(bytes(answer.body))["call"]["tool_args"]["n"] == LongInteger("9" * 4_301)
 
 
 def test_a_detail_that_quotes_no_unicode_is_still_an_answer():

@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from api.transport import http_protocol as protocol
+from api.transport import http_protocol
 from api.transport.http_protocol import PATIENCE_S, PIPELINED, SLOWEST, HttpProtocol
 from api.transport.slow_clients import UNREAD_BYTES, UNREAD_RATE, UNREAD_S
 from api.transport.websocket_handshake import wishes
@@ -275,7 +275,7 @@ def test_no_timer_outlives_its_connection(line, loop):
 def test_a_request_that_comes_at_once_costs_no_timer(line, loop):
     line.data_received(SHORT)
     assert all(timer.cancelled for timer in loop.timers)
-    assert protocol.PATIENCE_S < 75
+    assert http_protocol.PATIENCE_S < 75
 
 
 WISH = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n"

@@ -7,7 +7,7 @@ import pytest
 from api.http.body_budget import Budget
 from api.transport.http_protocol import PATIENCE_S, SLOWEST
 from api.transport.slow_clients import UNREAD_S
-from api.websocket import connection as websocket
+from api.websocket import connection
 from api.websocket.connection import DEAD_S, GOODBYE_S, LOOK_EVERY_S, LOOKS, SILENT_S, WebSocket
 from api.websocket.frames import SLICE_BYTES, Inbox
 from proofs.line import CLOSE, CONTINUED, PING, PONG, frame
@@ -52,7 +52,7 @@ def owner():
 @pytest.fixture
 def loop(monkeypatch):
     made = Loop()
-    monkeypatch.setattr(websocket.asyncio, "get_running_loop", lambda: made)
+    monkeypatch.setattr(connection.asyncio, "get_running_loop", lambda: made)
     return made
 
 

@@ -17,7 +17,7 @@ from eventstore.domain.errors import (
     StaleView,
 )
 from eventstore.domain.rules.expiry import after_closing
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 
 ACTIONS = ("approve", "reject", "respond")
 REFUSALS_KEPT = 10
@@ -112,8 +112,8 @@ def _same_decision(call: Call, command: DecideCall, by: Actor) -> bool:
     return (
         decided["action"] == command.action
         and _same_actor(call, by)
-        and jsontext.same(decided["edited_args"], command.edited_args)
-        and jsontext.same(decided["response"], _response(command))
+        and json_text.same(decided["edited_args"], command.edited_args)
+        and json_text.same(decided["response"], _response(command))
     )
 
 

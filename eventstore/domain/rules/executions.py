@@ -17,8 +17,7 @@ from eventstore.domain.errors import (
     OutcomeUnknown,
     ResultAlreadyRecorded,
 )
-from eventstore.domain.values import json_text as jsontext
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import json_text, timestamps
 
 
 def claim_call(draft: Draft, command: ClaimCall, by: Actor) -> None:
@@ -37,7 +36,7 @@ def claim_call(draft: Draft, command: ClaimCall, by: Actor) -> None:
         )
     else:
         attempt = execution.attempt + 1
-        data = {"attempt": attempt, "owner": command.owner, "lease_until": instants.text(until)}
+        data = {"attempt": attempt, "owner": command.owner, "lease_until": timestamps.text(until)}
         draft.emit("action.claimed", {"interrupt_id": call.interrupt_id, **data}, by)
     draft.result = _handed_out(draft, call, attempt, until)
 
@@ -46,7 +45,7 @@ def _handed_out(draft: Draft, call: Call, attempt: int, until: int) -> dict[str,
     edited = call.decision["edited_args"] if call.decision else None
     return {
         "attempt": attempt,
-        "lease_until": instants.text(until),
+        "lease_until": timestamps.text(until),
         "tool_name": call.tool_name,
         "args": call.tool_args if edited is None else edited,
         "decision": call.decision,
@@ -92,7 +91,7 @@ def _recorded_before(draft: Draft, call: Call, command: RecordResult, attempt: i
     execution = _execution(call)
     if attempt != execution.attempt:
         raise Fenced(_not_current(attempt, execution))
-    if not jsontext.same(call.result, command.result) or call.is_error != command.is_error:
+    if not json_text.same(call.result, command.result) or call.is_error != command.is_error:
         raise ResultAlreadyRecorded(f"another result was recorded at seq {call.result_seq}", call=draft.shown(call))
     draft.result = {"outcome": "duplicate", "seq": call.result_seq, "call": draft.shown(call)}
 
@@ -139,4 +138,4 @@ def _not_current(attempt: int, execution: Execution) -> str:
 
 
 def _until(execution: Execution) -> str:
-    return instants.text(execution.lease_until or 0)
+    return timestamps.text(execution.lease_until or 0)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from eventstore.domain import call as calls
 from eventstore.domain.draft import Draft
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import timestamps
 
 EXPIRED_AT_ONCE = 200
 """How many calls one commit lets expire; the rest follow in the next."""
@@ -65,7 +65,7 @@ def _overdue(now: int, deadlines: Iterable[tuple[str, int]]) -> list[str]:
 
 def _expire(draft: Draft, interrupt_id: str) -> None:
     waiting = draft.session.waiting[interrupt_id]
-    expires_at = instants.text(waiting.expires_at)
+    expires_at = timestamps.text(waiting.expires_at)
     draft.emit("input.expired", {"interrupt_id": interrupt_id, "kind": waiting.kind, "expires_at": expires_at})
 
 

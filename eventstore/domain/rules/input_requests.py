@@ -14,8 +14,7 @@ from eventstore.domain.errors import FieldError, InvalidRequest
 from eventstore.domain.field_aliases import understood
 from eventstore.domain.schemas import response_schema
 from eventstore.domain.session import Session
-from eventstore.domain.values import json_text as jsontext
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import json_text, timestamps
 from eventstore.domain.values.field_types import InterruptId, Name, field_errors, instant
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -79,7 +78,7 @@ class Asked:
     def deadline(self, context: Context) -> int:
         """When the call falls due, in milliseconds: what was asked for, within what the operator allows."""
         if self.expires_at is not None:
-            name, due = "expires_at", instants.parse(self.expires_at)
+            name, due = "expires_at", timestamps.parse(self.expires_at)
         elif self.expires_in_ms is not None:
             name, due = "expires_in_ms", context.now + self.expires_in_ms
         else:
@@ -195,7 +194,7 @@ def _asked(
         "run_id": session.run_id if ask.run_id is None else ask.run_id,
         "thread_id": session.thread_id if ask.thread_id is None else ask.thread_id,
         **{name: value for name, value in known.items() if value is not None},
-        "args_digest": jsontext.digest({"tool_name": tool_name, "tool_args": tool_args}),
+        "args_digest": json_text.digest({"tool_name": tool_name, "tool_args": tool_args}),
     }
     own = {name: value for name, value in (ask.model_extra or {}).items() if name not in stored}
     return Asked({**stored, **own}, ask.expires_at, ask.expires_in_ms, place.pointer, place.sent)

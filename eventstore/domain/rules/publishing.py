@@ -18,9 +18,9 @@ from eventstore.domain.errors import (
 )
 from eventstore.domain.events import ASKS, RESERVED, SESSION_ENDS, STEPS, TURN_ENDS
 from eventstore.domain.field_aliases import may_name, understood
-from eventstore.domain.rules import input_requests as asking
+from eventstore.domain.rules import input_requests
 from eventstore.domain.rules.expiry import retire, wait
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import timestamps
 from eventstore.domain.values.field_types import NAME_MAX
 
 MOST_OPEN = 1_000
@@ -124,7 +124,7 @@ def _action_result(draft: Draft, event: NewEvent, by: Actor, index: int) -> None
 
 def _ask(draft: Draft, event: NewEvent, by: Actor, index: int) -> list[dict[str, Any]]:
     """Ask for a decision, or find that it was asked already; then tell of the first time."""
-    ask = asking.read(event, draft.session)
+    ask = input_requests.read(event, draft.session)
     draft.compiled(ask.cost)
     interrupt_id = ask.data["interrupt_id"]
     if (known := draft.find(interrupt_id)) is not None:
@@ -141,7 +141,7 @@ def _ask(draft: Draft, event: NewEvent, by: Actor, index: int) -> list[dict[str,
             f"{MOST_OPEN} calls wait in this session already; let some be decided, or ask in another session",
             index=index,
         )
-    ask.data["expires_at"] = instants.text(ask.deadline(draft.context))
+    ask.data["expires_at"] = timestamps.text(ask.deadline(draft.context))
     draft.emit(event.type, ask.data, by, event.occurred_at)
     _interrupt_turn_step(draft, ask.data)
     wait(draft)

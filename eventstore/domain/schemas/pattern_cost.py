@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import jsonschema_rs
 
-from eventstore.domain.schemas import schema_cost as schema_weight
+from eventstore.domain.schemas import schema_cost
 from eventstore.domain.schemas.schema_cost import TooHeavy
 
 MOST_PATTERN_TEXT = 5_000
@@ -48,8 +48,8 @@ def find(schema: Any) -> list[str]:
 
 def too_long(schema: Any, answer: Any) -> bool:
     """Whether the patterns could take too long over an answer. Raises `TooHeavy`."""
-    met = schema_weight.patterns(schema, _winding)
-    text = schema_weight.characters(answer)
+    met = schema_cost.patterns(schema, _winding)
+    text = schema_cost.characters(answer)
     if not met or not text:
         return False
     room = jsonschema_rs.RegexOptions(size_limit=max(1, MOST_STEPS // (met * text)))

@@ -9,9 +9,8 @@ from typing import Any
 import jsonschema_rs
 
 from eventstore.domain.errors import FieldError
-from eventstore.domain.schemas import pattern_cost as pattern_weight
-from eventstore.domain.schemas import schema_cost as schema_weight
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.schemas import pattern_cost, schema_cost
+from eventstore.domain.values import json_text
 
 _MOST_ERRORS = 20
 _ONE_PART = 200
@@ -28,7 +27,7 @@ def _no_fetch(uri: str) -> Any:
 
 def _validator(schema: Any, room: int) -> jsonschema_rs.Draft202012Validator:
     """`room`: what its patterns may become together; they share alike."""
-    share = room // max(1, len(pattern_weight.find(schema)))
+    share = room // max(1, len(pattern_cost.find(schema)))
     options = jsonschema_rs.RegexOptions(size_limit=share)
     return jsonschema_rs.Draft202012Validator(schema, retriever=_no_fetch, pattern_options=options)
 
@@ -38,8 +37,8 @@ def check(schema: Any) -> int:
     if not isinstance(schema, (dict, bool)):
         raise Unfit("must be a JSON Schema: an object, or true or false")
     try:
-        return schema_weight.parts(schema) * _ONE_PART + _room(schema)
-    except schema_weight.TooHeavy as error:
+        return schema_cost.parts(schema) * _ONE_PART + _room(schema)
+    except schema_cost.TooHeavy as error:
         raise Unfit(str(error)) from None
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         raise Unfit(f"is not a JSON Schema (draft 2020-12): {_text(error)}{_or_too_large(error)}") from None
@@ -47,34 +46,34 @@ def check(schema: Any) -> int:
 
 def _room(schema: Any) -> int:
     """In how much the patterns have room. Raises what the library says of a schema that is none, or too large."""
-    if not pattern_weight.find(schema):
+    if not pattern_cost.find(schema):
         _validator(schema, 1)
         return 0
-    for room in pattern_weight.ROOMS[:-1]:
+    for room in pattern_cost.ROOMS[:-1]:
         try:
             _validator(schema, room)
         except (jsonschema_rs.ValidationError, ValueError):
             continue
         return room
-    _validator(schema, pattern_weight.ROOMS[-1])
-    return pattern_weight.ROOMS[-1]
+    _validator(schema, pattern_cost.ROOMS[-1])
+    return pattern_cost.ROOMS[-1]
 
 
 def errors(schema: Any, answer: Any, pointer: str) -> list[FieldError]:
     """Where the answer breaks the schema; a missing member is pointed at by its own name."""
     try:
-        if schema_weight.work(schema, answer) > schema_weight.MOST_WORK:
+        if schema_cost.work(schema, answer) > schema_cost.MOST_WORK:
             return [FieldError("is too large to be checked against the schema of this call", pointer=pointer)]
-        if pattern_weight.too_long(schema, answer):
+        if pattern_cost.too_long(schema, answer):
             return [FieldError("is too long to be checked against the patterns of this call", pointer=pointer)]
-        tell = schema_weight.may_tell(schema, answer)
-        validator = _validator(schema, pattern_weight.COMPILED_BYTES)
+        tell = schema_cost.may_tell(schema, answer)
+        validator = _validator(schema, pattern_cost.COMPILED_BYTES)
     except (jsonschema_rs.ValidationError, ValueError):  # asked of a version that took larger ones
         return [FieldError("cannot be checked: the schema of this call, or a pattern in it, is too large", pointer)]
     try:
         return _found(validator, answer, pointer, tell=tell)
     except ValueError:  # an integer longer than the library can hold
-        return _found(validator, jsontext.clipped(answer), pointer, tell=tell)
+        return _found(validator, json_text.clipped(answer), pointer, tell=tell)
 
 
 @dataclass(slots=True)
@@ -86,7 +85,7 @@ class Checked:
 
     def errors(self, schema: Any, answer: Any, pointer: str) -> list[FieldError]:
         """As above; the answer must be the same each time."""
-        if self._errors is None or not jsontext.same(self._schema, schema):
+        if self._errors is None or not json_text.same(self._schema, schema):
             self._schema, self._errors = schema, errors(schema, answer, pointer)
         return self._errors
 
@@ -115,4 +114,4 @@ def _place(error: jsonschema_rs.ValidationError) -> str:
     kind = error.kind
     if isinstance(kind, jsonschema_rs.ValidationErrorKind.Required):
         names.append(kind.property)
-    return "".join("/" + jsontext.escape_pointer(name) for name in names)
+    return "".join("/" + json_text.escape_pointer(name) for name in names)

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ValidationError
 
 from eventstore.domain.errors import FieldError
-from eventstore.domain.values import json_text as jsontext
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import json_text, timestamps
 
 SESSION_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
 NAME_MAX = 200
@@ -52,7 +51,7 @@ def interrupt_id(value: str) -> str:
 def instant(value: str) -> str:
     """An RFC 3339 time, kept as it was written. Raises ValueError."""
     try:
-        instants.parse(value)
+        timestamps.parse(value)
     except ValueError as error:
         raise ValueError(f"is {error}") from None
     return value
@@ -71,7 +70,7 @@ def at_most(characters: int) -> AfterValidator:
 
 def metadata(value: dict[str, Any]) -> dict[str, Any]:
     """Raises ValueError beyond the size of an event."""
-    if len(jsontext.dumps(value).encode()) > METADATA_BYTES:
+    if len(json_text.dumps(value).encode()) > METADATA_BYTES:
         raise ValueError(f"must be at most {METADATA_BYTES} bytes of JSON")
     return value
 
@@ -99,11 +98,11 @@ def _place(location: tuple[Any, ...], sent: dict[str, str] | None) -> str:
     names = [str(name) for name in location]
     if names and sent:
         names[0] = sent.get(names[0], names[0])
-    return "".join("/" + jsontext.escape_pointer(name) for name in names)
+    return "".join("/" + json_text.escape_pointer(name) for name in names)
 
 
 def _message(found: Any, document: str) -> str:
-    if found["type"] == "int_type" and isinstance(found["input"], jsontext.LongInteger):
+    if found["type"] == "int_type" and isinstance(found["input"], json_text.LongInteger):
         return "is out of range"
     if known := _MESSAGES.get(found["type"]):
         return known.format(**found.get("ctx", {}), document=document)

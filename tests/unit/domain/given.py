@@ -34,7 +34,7 @@ from eventstore.domain.draft import Context, Draft, MissingRecords, Policy
 from eventstore.domain.errors import InvalidSnapshot, LaybyError
 from eventstore.domain.events import Event
 from eventstore.domain.session import Session
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 
 NOON = 1_795_953_600_000
 """2026-11-29T12:00:00Z: when a story begins."""
@@ -213,12 +213,12 @@ class Story:
         return replace(call, execution=replace(call.execution, lease_until=None))
 
     def _check_records(self) -> None:
-        record = jsontext.loads(jsontext.dumps(sessions.to_record(self.session)))
+        record = json_text.loads(json_text.dumps(sessions.to_record(self.session)))
         session = self.session
         assert sessions.from_record(session.session_id, session.seq, session.time, record) == session
         for call in self.calls.values():
             if isinstance(call, Call):
-                assert calls.from_record(jsontext.read(jsontext.dumps(calls.to_record(call)))) == call
+                assert calls.from_record(json_text.read(json_text.dumps(calls.to_record(call)))) == call
 
     def damaged(self, interrupt_id: str = "c1") -> Story:
         """Somebody has broken the stored document of this call."""

@@ -7,8 +7,7 @@ import pytest
 from eventstore.domain.draft import Policy
 from eventstore.domain.errors import IllegalTransition, InterruptExists, InvalidRequest, InvalidSnapshot, TooLarge
 from eventstore.domain.schemas import response_schema
-from eventstore.domain.values import json_text as jsontext
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import json_text, timestamps
 from tests.unit.domain.given import (
     ANNA,
     DAY,
@@ -25,8 +24,8 @@ from tests.unit.domain.given import (
     turn,
 )
 
-DIGEST = jsontext.digest({"tool_name": "refund", "tool_args": {"amount": 100}})
-LONG = jsontext.LongInteger("7" * 6_000)
+DIGEST = json_text.digest({"tool_name": "refund", "tool_args": {"amount": 100}})
+LONG = json_text.LongInteger("7" * 6_000)
 
 
 def test_an_approval_is_stored_with_every_default():
@@ -43,7 +42,7 @@ def test_an_approval_is_stored_with_every_default():
                 "thread_id": "s1",
                 "allow_edits": False,
                 "idempotent": False,
-                "expires_at": instants.text(NOON + DAY),
+                "expires_at": timestamps.text(NOON + DAY),
                 "args_digest": DIGEST,
             },
         ),
@@ -80,8 +79,8 @@ def test_an_authorization_is_stored_as_a_call():
                 "auth_url": "https://x.test",
                 "scope": "repo",
                 "run_id": "run-1",
-                "expires_at": instants.text(NOON + HOUR),
-                "args_digest": jsontext.digest(
+                "expires_at": timestamps.text(NOON + HOUR),
+                "args_digest": json_text.digest(
                     {"tool_name": "github", "tool_args": {"auth_url": "https://x.test", "scope": "repo"}}
                 ),
             },
@@ -172,7 +171,7 @@ def test_camel_case_and_older_names_are_stored_as_ours():
                 "tool_name": "refund",
                 "tool_args": {"toolName": "kept inside"},
                 "message": "Sure?",
-                "expires_at": instants.text(NOON + HOUR),
+                "expires_at": timestamps.text(NOON + HOUR),
                 "run_id": "r9",
                 "thread_id": "t9",
                 "response_schema": {"type": "string"},
@@ -268,7 +267,7 @@ def test_a_deadline_may_be_a_time_at_any_offset():
 @pytest.mark.parametrize("name", ["expires_at", "expiresAt"])
 @pytest.mark.parametrize("away", [-1, 0, 30 * DAY + 1])
 def test_a_deadline_in_the_past_or_too_far_away_is_refused(name, away):
-    given().when(ask(**{name: instants.text(NOON + away)})).refused(InvalidRequest, f"/0/data/{name}")
+    given().when(ask(**{name: timestamps.text(NOON + away)})).refused(InvalidRequest, f"/0/data/{name}")
 
 
 @pytest.mark.parametrize("away", [-1, 0, 30 * DAY + 1, 10**4_000])
@@ -282,7 +281,7 @@ def test_a_deadline_may_be_as_near_and_as_far_as_allowed(away):
 
 
 def test_two_deadlines_are_one_too_many():
-    given().when(ask(expires_in_ms=HOUR, expires_at=instants.text(NOON + HOUR))).refused(
+    given().when(ask(expires_in_ms=HOUR, expires_at=timestamps.text(NOON + HOUR))).refused(
         InvalidRequest, "/0/data/expires_in_ms"
     )
 
@@ -309,7 +308,7 @@ def test_asking_again_is_the_same_in_another_spelling_or_with_other_extras():
 
 
 def test_asking_again_needs_no_deadline_in_the_future():
-    same = ask(expires_at=instants.text(NOON + HOUR))
+    same = ask(expires_at=timestamps.text(NOON + HOUR))
     given(same).at(NOON + 2 * HOUR).when(same).then().answers(duplicate=True)
 
 
@@ -372,7 +371,7 @@ def test_integers_of_any_size_are_asked_about():
 def test_an_answer_may_hold_an_integer_of_any_size():
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 5}}}
     story = given(question(response_schema=schema))
-    story.when(respond({"n": jsontext.LongInteger("-" + "7" * 6_000)}), by=ANNA).refused(InvalidRequest, "/response/n")
+    story.when(respond({"n": json_text.LongInteger("-" + "7" * 6_000)}), by=ANNA).refused(InvalidRequest, "/response/n")
     story.when(respond({"n": LONG}), by=ANNA).then("input.completed", "session.waiting")
     assert story.call("q1").result == {"n": LONG}
     story.when(respond({"n": LONG}), by=ANNA).answers(outcome="duplicate")

@@ -14,8 +14,7 @@ from eventstore.domain.errors import (
     RunMismatch,
     StaleView,
 )
-from eventstore.domain.values import json_text as jsontext
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import json_text, timestamps
 from tests.unit.domain.given import (
     ANNA,
     DAY,
@@ -44,7 +43,7 @@ def test_an_approval_hands_the_call_out():
     decision = {
         "action": "approve",
         "by": "anna",
-        "at": instants.text(NOON),
+        "at": timestamps.text(NOON),
         "note": "fine",
         "edited_args": None,
         "response": None,
@@ -267,7 +266,7 @@ def test_another_decision_is_no_duplicate(first, second):
         (0, -0.0),
         (1e16, 10**16),
         ({"a": 1, "b": [None]}, {"b": [None], "a": 1}),
-        (jsontext.LongInteger("7" * 6_000), jsontext.LongInteger("7" * 6_000)),
+        (json_text.LongInteger("7" * 6_000), json_text.LongInteger("7" * 6_000)),
     ],
 )
 def test_answers_that_are_equal_as_json_are_the_same(first, second):

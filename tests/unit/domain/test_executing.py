@@ -23,7 +23,7 @@ from eventstore.domain.errors import (
     OutcomeUnknown,
     ResultAlreadyRecorded,
 )
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import timestamps
 from tests.unit.domain.given import (
     ANNA,
     DAY,
@@ -78,13 +78,13 @@ def test_a_claim_hands_the_call_out():
         .then(
             (
                 "action.claimed",
-                {"interrupt_id": "c1", "attempt": 1, "owner": "w1", "lease_until": instants.text(NOON + 5_000)},
+                {"interrupt_id": "c1", "attempt": 1, "owner": "w1", "lease_until": timestamps.text(NOON + 5_000)},
             )
         )
     )
     story.answers(
         attempt=1,
-        lease_until=instants.text(NOON + 5_000),
+        lease_until=timestamps.text(NOON + 5_000),
         tool_name="refund",
         args={"amount": 100},
         decision=story.call().decision,
@@ -93,7 +93,7 @@ def test_a_claim_hands_the_call_out():
         "state": "claimed",
         "attempt": 1,
         "owner": "w1",
-        "lease_until": instants.text(NOON + 5_000),
+        "lease_until": timestamps.text(NOON + 5_000),
     }
 
 
@@ -134,7 +134,7 @@ def test_a_live_lease_keeps_others_out():
 
 def test_the_owner_renews_its_lease_without_an_event():
     story = claimed().when(claim(), at=NOON + 30_000).then()
-    story.answers(attempt=1, lease_until=instants.text(NOON + 30_000 + LEASE))
+    story.answers(attempt=1, lease_until=timestamps.text(NOON + 30_000 + LEASE))
     assert story.session.leases == {"c1": NOON + 30_000 + LEASE}
     story.when(claim(owner="w2"), at=NOON + LEASE).refused(AlreadyClaimed)
 

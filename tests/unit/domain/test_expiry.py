@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eventstore.domain.errors import CallExpired
 from eventstore.domain.rules.expiry import EXPIRED_AT_ONCE
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import timestamps
 from tests.unit.domain.given import (
     ANNA,
     DAY,
@@ -29,7 +29,7 @@ def test_nothing_is_due_before_its_time():
 def test_a_call_expires_exactly_at_its_deadline():
     story = given(ask(expires_in_ms=HOUR)).pass_due(NOON + HOUR)
     story.then(
-        ("input.expired", {"interrupt_id": "c1", "kind": "approval", "expires_at": instants.text(NOON + HOUR)}),
+        ("input.expired", {"interrupt_id": "c1", "kind": "approval", "expires_at": timestamps.text(NOON + HOUR)}),
         ("session.waiting", {"parked": False, "reason": "idle"}),
     )
     assert story.events[0].by == "layby"

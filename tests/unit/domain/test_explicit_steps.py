@@ -6,7 +6,7 @@ import pytest
 
 from eventstore.domain.errors import CallNotFound, IllegalTransition, InvalidRequest
 from eventstore.domain.session import to_record
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from tests.unit.domain.given import ANNA, Story, approve, ask, event, publish, step, turn
 from tests.unit.domain.given import given as any_session
 
@@ -156,7 +156,7 @@ def test_what_is_over_does_not_burden_the_head():
     sizes = list[int]()
     for n in range(50):
         story.has(step(f"s{n:03}")).has(event("step.completed", step_id=f"s{n:03}"))
-        sizes.append(len(jsontext.dumps(to_record(story.session))))
+        sizes.append(len(json_text.dumps(to_record(story.session))))
     assert len(set(sizes[10:])) == 1
 
 

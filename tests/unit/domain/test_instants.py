@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import timestamps
 from tests.unit.domain.given import DAY, HOUR, NOON
 
 
@@ -27,7 +27,7 @@ from tests.unit.domain.given import DAY, HOUR, NOON
     ],
 )
 def test_any_rfc_3339_time_is_read(text, ms):
-    assert instants.parse(text) == ms
+    assert timestamps.parse(text) == ms
 
 
 @pytest.mark.parametrize(
@@ -63,18 +63,18 @@ def test_any_rfc_3339_time_is_read(text, ms):
 )
 def test_anything_else_is_refused_in_the_same_words(text):
     with pytest.raises(ValueError, match=r"^not an RFC 3339 time such as "):
-        instants.parse(text)
+        timestamps.parse(text)
 
 
 @pytest.mark.parametrize("ms", [NOON, NOON + 1, NOON + 999, 0, -1, NOON + 400 * DAY + HOUR])
 def test_what_is_written_is_read_again(ms):
-    assert instants.parse(instants.text(ms)) == ms
+    assert timestamps.parse(timestamps.text(ms)) == ms
 
 
 def test_times_are_written_in_utc_with_milliseconds():
-    assert instants.text(NOON + 7) == "2026-11-29T12:00:00.007Z"
+    assert timestamps.text(NOON + 7) == "2026-11-29T12:00:00.007Z"
 
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"])
 def test_the_first_and_the_last_time_that_can_be_written(text):
-    assert instants.text(instants.parse(text)) == text
+    assert timestamps.text(timestamps.parse(text)) == text

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from eventstore.domain.values.json_text import BadJson, LongInteger, canonical, dumps, loads
 
 LONG = "123456789" * 700
@@ -82,7 +82,7 @@ def test_of_duplicate_names_the_last_counts():
 def test_an_integer_keeps_every_digit(digits):
     text = f'{{"a":[{digits}],"b":1.5,"c":[]}}'
     assert dumps(loads(text)) == text
-    assert dumps(jsontext.read(text)) == text
+    assert dumps(json_text.read(text)) == text
     assert canonical(loads(text)) == text
 
 
@@ -101,7 +101,7 @@ def test_a_long_integer_is_as_long_in_a_representation_as_it_is():
 def test_an_integer_at_the_border_is_the_same_alone_and_in_company():
     border = "9" * 4_200
     alone, in_company = loads(border), loads(f"[{border},{LONG}]")[0]
-    assert jsontext.same(alone, in_company)
+    assert json_text.same(alone, in_company)
 
 
 def test_a_text_that_looks_like_a_mark_stays_a_text():
@@ -110,7 +110,7 @@ def test_a_text_that_looks_like_a_mark_stays_a_text():
 
 
 def test_long_integers_are_cut_down_for_judges_that_know_no_longer_ones():
-    clipped = jsontext.clipped({"a": [LongInteger(LONG), LongInteger("-" + LONG), 1, "x"]})
+    clipped = json_text.clipped({"a": [LongInteger(LONG), LongInteger("-" + LONG), 1, "x"]})
     assert clipped == {"a": [10**4_300 - 1, 1 - 10**4_300, 1, "x"]}
 
 
@@ -213,9 +213,9 @@ def test_nothing_is_escaped_that_need_not_be():
     ],
 )
 def test_equal_as_json(one, other, same):
-    assert jsontext.same(one, other) is same
+    assert json_text.same(one, other) is same
 
 
 def test_a_digest_names_its_kind():
-    assert jsontext.digest({}) == "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
-    assert jsontext.digest({"a": 1, "b": 2}) == jsontext.digest({"b": 2, "a": 1})
+    assert json_text.digest({}) == "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+    assert json_text.digest({"a": 1, "b": 2}) == json_text.digest({"b": 2, "a": 1})

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from eventstore.domain.schemas import pattern_cost as pattern_weight
-from eventstore.domain.schemas import response_schema
-from eventstore.domain.schemas import schema_cost as schema_weight
+from eventstore.domain.schemas import pattern_cost, response_schema, schema_cost
 from eventstore.domain.schemas.response_schema import Unfit
 from eventstore.domain.values.json_text import LongInteger
 
@@ -93,8 +91,8 @@ def test_ordinary_schemas_are_taken(schema: Any) -> None:
 
 
 def test_references_count_as_often_as_they_are_used() -> None:
-    alone = schema_weight.parts({"$defs": {"a": LEAF}})
-    assert schema_weight.parts({"$defs": {"a": LEAF}, "items": {"$ref": "#/$defs/a"}}) > alone + 2
+    alone = schema_cost.parts({"$defs": {"a": LEAF}})
+    assert schema_cost.parts({"$defs": {"a": LEAF}, "items": {"$ref": "#/$defs/a"}}) > alone + 2
 
 
 def test_an_answer_too_large_for_its_schema_is_refused_unchecked() -> None:
@@ -216,13 +214,13 @@ def test_a_pattern_that_could_take_long_is_run_over_short_text() -> None:
     ],
 )
 def test_a_class_is_one_state(pattern: str, plain: str) -> None:
-    assert pattern_weight.thinned(pattern) == plain
+    assert pattern_cost.thinned(pattern) == plain
 
 
 def test_what_a_schema_costs_to_compile_is_told() -> None:
     plain, small, large = ({"pattern": pattern} for pattern in ("x", "^x$", r"^[\p{L} .,-]{1,200}$"))
     assert response_schema.check(True) < response_schema.check(plain) == response_schema.check(small) < 20_000
-    assert response_schema.check(large) > pattern_weight.COMPILED_BYTES
+    assert response_schema.check(large) > pattern_cost.COMPILED_BYTES
 
 
 def test_a_stored_schema_that_would_not_be_taken_today_fits_no_answer() -> None:

@@ -13,7 +13,7 @@ from eventstore.domain.commands import ExpireDue
 from eventstore.domain.draft import Context, Draft
 from eventstore.domain.errors import InvalidRequest, InvalidSnapshot, NotApproved
 from eventstore.domain.session import Session
-from eventstore.domain.values import timestamps as instants
+from eventstore.domain.values import timestamps
 from tests.unit.domain.given import (
     ANNA,
     HOUR,
@@ -36,10 +36,10 @@ DOCUMENT: dict[str, Any] = {
         "tool_name": "refund",
         "tool_args": {"amount": 100},
         "status": "PENDING_APPROVAL",
-        "expires_at": instants.text(NOON + HOUR),
+        "expires_at": timestamps.text(NOON + HOUR),
         "decision": None,
         "result": None,
-        "updated_at": instants.text(NOON),
+        "updated_at": timestamps.text(NOON),
     },
     "run_context": {"thread_id": "t9", "run_id": "r9"},
 }
@@ -84,7 +84,7 @@ def test_a_document_stands_for_the_fields_of_a_request(name):
                 "tool_name": "refund",
                 "tool_args": {"amount": 100},
                 "kind": "approval",
-                "expires_at": instants.text(NOON + HOUR),
+                "expires_at": timestamps.text(NOON + HOUR),
                 "run_id": "r9",
                 "thread_id": "t9",
                 name: None,
@@ -107,7 +107,7 @@ def test_a_document_goes_with_the_fields_it_does_not_hold():
         ("requestId", "c1"),
         ("tool_name", "refund"),
         ("args", {}),
-        ("expires_at", instants.text(NOON + HOUR)),
+        ("expires_at", timestamps.text(NOON + HOUR)),
         ("expiresInMs", HOUR),
         ("run_id", "r9"),
         ("threadId", "t9"),
@@ -178,7 +178,7 @@ def test_a_decided_document_is_not_asked_again():
 
 
 def test_a_documents_deadline_is_held_to_the_same_limits():
-    late = with_("pending_tool_call/expires_at", instants.text(NOON))
+    late = with_("pending_tool_call/expires_at", timestamps.text(NOON))
     given().when(event("input.requested", stateSnapshot=late)).refused(
         InvalidRequest, "/0/data/stateSnapshot/pending_tool_call/expires_at"
     )

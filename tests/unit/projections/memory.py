@@ -7,7 +7,7 @@ from typing import Any
 
 from eventstore.domain.call import Call
 from eventstore.domain.events import parse_line
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from eventstore.redis_keys import PartitionKeys
 from projections.fold.index_writes import Change, Writes, indexed, write_session
 from projections.fold.session_view import SessionView, call_from_shown, empty_view, from_record, named_call
@@ -48,11 +48,11 @@ class Memory:
         stored = self.keys.get(self.layout.session(tenant, session_id).view)
         if stored is None:
             return empty_view(session_id)
-        return from_record(session_id, int(stored["seq"]), jsontext.read(stored["record"]))
+        return from_record(session_id, int(stored["seq"]), json_text.read(stored["record"]))
 
     def _call(self, tenant: str, view: SessionView, name: str) -> Call | None:
         calls = self.keys.get(self.layout.session(tenant, view.session.session_id).calls, {})
-        return call_from_shown(jsontext.read(calls[name])) if name in calls else None
+        return call_from_shown(json_text.read(calls[name])) if name in calls else None
 
     def apply(self, writes: Writes) -> None:
         """As `apply_projection.lua` does."""

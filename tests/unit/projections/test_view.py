@@ -8,7 +8,7 @@ import pytest
 
 from eventstore.domain.commands import RecordResult
 from eventstore.domain.events import parse_line
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from projections.fold.session_view import SHOWN, call_from_shown, empty_view, from_record, to_record
 from projections.queries.snapshots import Stored
 from tests.unit.domain.given import (
@@ -34,7 +34,7 @@ def shown(story: Story, *, up_to: int | None = None) -> dict[str, Any]:
     """The snapshot of a story, as of a seq."""
     stored = Stored(empty_view("s1"))
     stored.fold(story.lines[:up_to])
-    return jsontext.read(stored.encode())
+    return json_text.read(stored.encode())
 
 
 def steps(story: Story) -> list[tuple[str, Any, Any]]:
@@ -147,11 +147,11 @@ def test_it_does_not_matter_at_which_event_the_view_was_stored(kind: str):
     for cut in range(1, len(story.lines)):
         stored = Stored(empty_view("s1"))
         stored.fold(story.lines[:cut])
-        assert jsontext.read(stored.encode()) == shown(story, up_to=cut)
+        assert json_text.read(stored.encode()) == shown(story, up_to=cut)
         view = stored.view
-        stored.view = from_record("s1", view.seq, jsontext.read(jsontext.dumps(to_record(view))))
+        stored.view = from_record("s1", view.seq, json_text.read(json_text.dumps(to_record(view))))
         stored.fold(story.lines[cut:])
-        assert jsontext.read(stored.encode()) == whole
+        assert json_text.read(stored.encode()) == whole
 
 
 def test_a_call_is_read_from_how_it_is_shown():
@@ -175,4 +175,4 @@ def test_every_event_of_a_story_can_be_folded_one_by_one():
     for line in story.lines:
         stored.fold([line])
         assert stored.view.seq == parse_line(line).seq
-    assert jsontext.read(stored.encode()) == shown(story)
+    assert json_text.read(stored.encode()) == shown(story)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eventstore.domain.values import json_text as jsontext
+from eventstore.domain.values import json_text
 from projections.fold.index_writes import Writes, remove_calls, remove_session
 from projections.fold.session_view import call_from_shown, from_record
 from tests.unit.domain.given import Story, approve, ask, claim, connect, event, given, publish, reject, turn
@@ -87,8 +87,8 @@ def test_a_deleted_session_leaves_nothing(twice: bool):
     memory, story = Memory(), story_of_everything()
     memory.fold("s1", story.lines)
     stored = memory.keys[MODELS.view]
-    view = from_record("s1", int(stored["seq"]), jsontext.read(stored["record"]))
-    known = [call_from_shown(jsontext.read(call)) for call in memory.keys[MODELS.calls].values()]
+    view = from_record("s1", int(stored["seq"]), json_text.read(stored["record"]))
+    known = [call_from_shown(json_text.read(call)) for call in memory.keys[MODELS.calls].values()]
     writes = Writes()
     for _ in range(1 + twice):
         remove_calls(writes, LAYOUT, TENANT, view, known)
