@@ -2,7 +2,7 @@
 #
 #   make serve [ARGS="--port 9000"]   run a server
 #   make test  [ARGS="-k expiry"]     run the tests
-#   make lint                         check style and types
+#   make lint                         check style, format and types
 #   make prove [PROVE=full] [PROOF=crash]   break things, and show that what was promised holds
 #   make bench [BENCH=append] [ARGS="--size full"]   measure, beside what limits it and beside its peers
 #   make map                          write the map in ARCHITECTURE.md from the tree
@@ -48,6 +48,7 @@ test: $(VENV)/.installed-all
 
 lint: $(VENV)/.installed-bench
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 
 prove: $(VENV)/.installed-all
