@@ -15,6 +15,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from hashlib import sha256
+from typing import cast
 from urllib.parse import quote
 
 from redis import Redis
@@ -23,6 +24,8 @@ GENESIS = "0" * 64
 AT_ONCE = 1_000
 LOOK_AGAIN_MS = 5_000
 """How long to wait for news before looking whether the session still exists."""
+Entry = tuple[bytes, dict[bytes, bytes]]
+"""The id and the fields of an event in its stream."""
 
 
 class Broken(Exception):
@@ -52,7 +55,7 @@ def follow(redis: Redis, session: str, first: int) -> Iterator[bytes]:
         status = redis.hget(f"{session}:head", "status")  # before the log: so what is read after an end is all there is
         if status in (None, b"deleted"):
             raise Broken("there is no session of this id" if status is None else "the session was deleted")
-        entries = redis.xrange(events, f"{seq}-0", "+", count=AT_ONCE)
+        entries = read(redis, events, f"{seq}-0", "+")
         for entry, fields in entries:
             previous = check(entry, fields, seq, previous)
             yield fields[b"e"]
@@ -63,11 +66,15 @@ def follow(redis: Redis, session: str, first: int) -> Iterator[bytes]:
             redis.xread({events: f"{seq - 1}-0"}, count=1, block=LOOK_AGAIN_MS)  # only to wait
 
 
+def read(redis: Redis, events: str, first: str, last: str) -> list[Entry]:
+    return cast("list[Entry]", redis.xrange(events, first, last, count=AT_ONCE))
+
+
 def hash_of(redis: Redis, events: str, seq: int) -> str:
     """The hash that the event after this one builds on."""
     if not seq:
         return GENESIS
-    found = redis.xrange(events, f"{seq}-0", f"{seq}-0")
+    found = read(redis, events, f"{seq}-0", f"{seq}-0")
     if not found:
         raise Broken(f"there is no event {seq} yet, after which to begin")
     return found[0][1][b"h"].decode()
@@ -90,7 +97,7 @@ def main() -> int:
     parser.add_argument("first", metavar="FROM", nargs="?", type=int, default=1)
     parser.add_argument("--tenant", default="default")
     asked = parser.parse_args()
-    redis = Redis.from_url(asked.url)
+    redis = Redis.from_url(asked.url)  # pyright: ignore[reportUnknownMemberType]  # its further options have no types
     try:
         for line in follow(redis, session_key(redis, asked.tenant, asked.session), asked.first):
             sys.stdout.buffer.write(line + b"\n")

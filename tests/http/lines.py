@@ -7,7 +7,9 @@ import socket
 from typing import Any
 from urllib.parse import urlsplit
 
-from websockets.exceptions import InvalidStatus
+import pytest
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from proofs.line import PROTOCOL, frame
@@ -32,6 +34,12 @@ class Line:
     def __exit__(self, *error: Any) -> None:
         self._opening.__exit__(*error)
 
+    @property
+    def headers(self) -> Headers:
+        """Of the answer to the handshake."""
+        assert self.socket.response is not None
+        return self.socket.response.headers
+
     def say(self, *ids: str, events: Any = (EVENT,), **more: Any) -> None:
         for name in ids:
             self.socket.send(json.dumps({"id": name, "events": list(events), **more}))
@@ -43,6 +51,12 @@ class Line:
         """One message, whatever it is, and its answer."""
         self.socket.send(message if isinstance(message, str) else json.dumps(message))
         return self.hear()[0]
+
+
+def goodbye(closed: pytest.ExceptionInfo[ConnectionClosed]) -> int:
+    """The code of the goodbye that the server said, which must not be missing."""
+    assert closed.value.rcvd is not None
+    return closed.value.rcvd.code
 
 
 def refused(url: str, sid: str, key: str = "", **more: Any) -> tuple[int, dict[str, Any], Any]:

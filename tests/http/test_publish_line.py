@@ -55,14 +55,14 @@ def test_each_message_is_answered_with_what_it_became(api, sid, line):
 
 
 def test_the_handshake_is_an_answer_like_any_other(line):
-    headers = line.socket.response.headers
+    headers = line.headers
     assert line.socket.subprotocol == "layby.v1" and headers["Layby-Request-Id"]
     assert "Sec-WebSocket-Extensions" not in headers
 
 
 def test_nothing_is_compressed(server, sid):
     with Line(server.url, sid, compression="deflate") as line:
-        assert "Sec-WebSocket-Extensions" not in line.socket.response.headers
+        assert "Sec-WebSocket-Extensions" not in line.headers
         line.say("1")
         assert line.hear()[0]["first_seq"] == 2
 
@@ -287,6 +287,6 @@ def test_the_person_behind_a_console_is_named(api, server, sid):
 
 def test_the_example_of_the_page_does_what_it_shows(server, sid, capsys):
     page = (Path(__file__).parents[2] / "docs" / "line.md").read_text("utf-8")
-    code, shown = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL).groups()
+    ((code, shown),) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
     exec(code.replace("127.0.0.1:8700", server.url.partition("://")[2]), {"session_id": sid})
     assert capsys.readouterr().out == shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
+import httpx
 import pytest
 
 
@@ -20,7 +21,7 @@ def path(asked):
 
 def waiting(api, asked):
     """A thread that waits for the call; it gives the answer in the list."""
-    answers = list[object]()
+    answers = list[httpx.Response]()
     thread = threading.Thread(target=lambda: answers.append(api.get(path(asked), params={"wait_ms": 20_000})))
     thread.start()
     return thread, answers

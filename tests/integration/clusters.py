@@ -7,9 +7,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from eventstore.event_store import EventStore, open_store
-from eventstore.settings import Settings
 from proofs.engines import Cluster, Engine
-from tests.integration.stores import TENANT
+from tests.integration.stores import TENANT, chosen
 
 PARTITIONS = 8
 
@@ -20,7 +19,7 @@ async def opened(url: str, count: int = 1, **settings: object) -> AsyncGenerator
     stores = list[EventStore]()
     try:
         for _ in range(count):
-            stores.append(await open_store(url, Settings(partitions=PARTITIONS, **settings)))
+            stores.append(await open_store(url, chosen(partitions=PARTITIONS, **settings)))
         yield stores
     finally:
         for store in stores:

@@ -10,8 +10,8 @@ from redis.asyncio import Redis
 
 from eventstore.event_store import EventStore, open_store
 from eventstore.redis_keys import Keys
-from eventstore.settings import Settings
 from proofs.proxy import Proxy
+from tests.integration.stores import chosen
 from tests.scripts import leaks
 from tests.scripts.engines import HeldEngine, held_engine
 
@@ -46,8 +46,8 @@ async def opened(engine: HeldEngine, redis: Redis) -> AsyncGenerator[OpenStore]:
     stores = list[EventStore]()
 
     async def open_one(url: str | None = None, *, start: bool = True, **settings: object) -> EventStore:
-        chosen = Settings(partitions=PARTITIONS, **settings)
-        stores.append(await open_store(url or engine.url, chosen, start=start))
+        wanted = chosen(partitions=PARTITIONS, **settings)
+        stores.append(await open_store(url or engine.url, wanted, start=start))
         return stores[-1]
 
     yield open_one

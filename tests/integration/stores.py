@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar, cast
 
 import pytest
 from redis.asyncio import Redis
@@ -14,10 +14,30 @@ from redis.exceptions import ResponseError
 from eventstore.commit.batch import Answer, Retry
 from eventstore.domain.commands import Command, CreateSession, NewEvent
 from eventstore.event_store import EventStore
+from eventstore.settings import Settings
 from tests.unit.domain.given import AGENT, event, publish
 
 PATIENCE_S = 15.0
 TENANT = "default"
+Fields = dict[bytes, bytes]
+T = TypeVar("T")
+
+
+def chosen(**settings: Any) -> Settings:
+    """These settings, and the defaults of the others. Pydantic checks them: a type checker takes a field with a default
+    for a required one where `Field` is given the default by its place."""
+    return Settings(**settings)
+
+
+def stand_in(double: object) -> Any:
+    """For a class of the product: has no more of it than the test needs."""
+    return double
+
+
+def generator(items: AsyncIterator[T]) -> AsyncGenerator[T]:
+    """What `follow` gives, which can also be closed, and whose next item a task can wait for."""
+    assert isinstance(items, AsyncGenerator)
+    return items
 
 
 async def until(condition: Callable[[], Awaitable[object] | object], patience_s: float = PATIENCE_S) -> None:
@@ -38,9 +58,13 @@ async def send(
     store: EventStore, *asked: NewEvent | Command, session_id: str = "s1", retry: Retry | None = None, by=AGENT
 ) -> Answer:
     """Carry out one command, or publish these events."""
-    if isinstance(asked[0], NewEvent):
-        return await store.execute(TENANT, session_id, publish(*asked), by, retry)
-    return await store.execute(TENANT, session_id, asked[0], by, retry)
+    events = [one for one in asked if isinstance(one, NewEvent)]
+    if events:
+        assert len(events) == len(asked), "either events, or one command"
+        return await store.execute(TENANT, session_id, publish(*events), by, retry)
+    (command,) = asked
+    assert not isinstance(command, NewEvent)
+    return await store.execute(TENANT, session_id, command, by, retry)
 
 
 def note(text: object = "") -> NewEvent:
@@ -57,6 +81,16 @@ async def stored(store: EventStore, session_id: str = "s1") -> list[dict[str, An
     events = [json.loads(fields[b"e"]) for _, fields in entries]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1)), "the log is not dense"
     return events
+
+
+async def stream(redis: Redis, key: str, first: str = "-", last: str = "+") -> list[tuple[bytes, Fields]]:
+    """The entries of a stream, as a client gives them that decodes nothing."""
+    return cast("list[tuple[bytes, Fields]]", await redis.xrange(key, first, last))
+
+
+async def hash_fields(redis: Redis, key: str) -> Fields:
+    """A hash, as a client gives it that decodes nothing."""
+    return cast("Fields", await redis.hgetall(key))
 
 
 async def types(store: EventStore, session_id: str = "s1") -> list[str]:

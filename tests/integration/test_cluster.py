@@ -14,13 +14,13 @@ from eventstore.domain.errors import StoreUnavailable
 from eventstore.event_store import EventStore, open_store
 from eventstore.log.hash_chain import Verifier
 from eventstore.redis_client.preflight import EvictingEngine, OneOfSeveral, RightsMissing
-from eventstore.settings import Durability, Settings
+from eventstore.settings import Durability
 from projections.projector.rebuild import Rebuild
 from projections.read_models import ReadModels
 from proofs.engines import Cluster
 from tests.integration.clusters import at, clear, opened, slot_of
 from tests.integration.models import inbox, session_ids, snapshot
-from tests.integration.stores import TENANT, create, key, note, send, skip_without_waitaof, until
+from tests.integration.stores import TENANT, chosen, create, generator, key, note, send, skip_without_waitaof, until
 from tests.unit.domain.given import approve, ask, turn
 
 pytestmark = pytest.mark.anyio
@@ -107,7 +107,7 @@ async def test_tails_hear_what_other_processes_write_on_any_node(
     writing, reading = stores
     for name in (f"s{n}" for n in range(12)):
         await create(writing, name)
-        tail = reading.follow(TENANT, name, 2)
+        tail = generator(reading.follow(TENANT, name, 2))
         assert (await anext(tail)).lines == []
         following = asyncio.create_task(anext(tail))
         await send(writing, note("new"), session_id=name)
@@ -260,7 +260,7 @@ async def test_a_primary_that_is_killed_holds_up_nobody_else_and_its_replica_goe
     elsewhere = [at(cluster, store, node)[0] for node in cluster.nodes if node is not victim and _leads(node)]
     for name in (away, *elsewhere):
         await create(store, name)
-    tail = other.follow(TENANT, "s1", 2)
+    tail = generator(other.follow(TENANT, "s1", 2))
     await anext(tail)
     following = asyncio.create_task(anext(tail))
     await asyncio.to_thread(cluster.kill_primary, slot_of(store, "s1"))
@@ -358,7 +358,7 @@ def _leads(node: Any) -> bool:
 
 async def test_one_node_of_several_is_no_store(cluster: Cluster) -> None:
     with pytest.raises(OneOfSeveral, match=r"redis\+cluster://"):
-        await open_store(cluster.nodes[0].url, Settings())
+        await open_store(cluster.nodes[0].url, chosen())
 
 
 async def test_an_engine_that_is_unfit_is_named(cluster: Cluster) -> None:
@@ -366,7 +366,7 @@ async def test_an_engine_that_is_unfit_is_named(cluster: Cluster) -> None:
     node.client.config_set("maxmemory-policy", "allkeys-lru")
     try:
         with pytest.raises(EvictingEngine, match=f"127.0.0.1:{node.port} has maxmemory-policy allkeys-lru"):
-            await open_store(cluster.url, Settings())
+            await open_store(cluster.url, chosen())
     finally:
         node.client.config_set("maxmemory-policy", "noeviction")
 
@@ -378,7 +378,7 @@ async def test_a_user_that_lacks_rights_on_one_node_is_told_of_that_node(cluster
         each.client.execute_command("ACL SETUSER", "ann", "reset", "on", ">secret", "~*", "&*", "+@all", *more)
     try:
         with pytest.raises(RightsMissing, match=f"127.0.0.1:{node.port}.*-p {node.port} ACL SETUSER ann") as refused:
-            await open_store(cluster.url.replace("//", "//ann:secret@"), Settings())
+            await open_store(cluster.url.replace("//", "//ann:secret@"), chosen())
         assert "secret" not in str(refused.value)
     finally:
         for each in cluster.nodes:

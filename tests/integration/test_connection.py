@@ -20,7 +20,7 @@ from eventstore.redis_client.client import MAX_CONNECTIONS, RETRY_BUDGET_S, Conn
 from eventstore.redis_keys import Keys
 from proofs.proxy import Proxy
 from tests.integration.conftest import OpenStore
-from tests.integration.stores import TENANT, count, create, key, note, send, texts, until
+from tests.integration.stores import TENANT, count, create, generator, key, note, send, texts, until
 from tests.scripts.engines import HeldEngine
 from tests.unit.domain.given import ask
 
@@ -170,7 +170,7 @@ async def test_after_an_outage_everything_goes_on_without_a_restart(
 ) -> None:
     cut = await opened(proxy.url)
     await create(store)
-    tail = cut.follow(TENANT, "s1", 1)
+    tail = generator(cut.follow(TENANT, "s1", 1))
     await anext(tail)
     following = asyncio.create_task(anext(tail))
     await proxy.down()

@@ -21,12 +21,11 @@ from eventstore.feed.cursor import NONE
 from eventstore.feed.divergence import LostSession, Records
 from eventstore.feed.entries import entry_text
 from eventstore.feed.tenant_feed import Feed, FeedItem
-from eventstore.settings import Settings
 from projections.projector.generation import PROJECT
 from projections.read_models import ReadModels
 from tests.integration.losses import WAYS, Losing
 from tests.integration.models import check, session_ids, snapshot
-from tests.integration.stores import TENANT, create, note, send, stored, until
+from tests.integration.stores import TENANT, chosen, create, note, send, stored, until
 
 pytestmark = pytest.mark.anyio
 PARTITIONS = 4
@@ -69,7 +68,7 @@ class Stores:
         self.open_ones = list[EventStore]()
 
     async def open(self, *, start: bool = True) -> EventStore:
-        self.open_ones.append(await open_store(self.engine.url, Settings(partitions=PARTITIONS), start=start))
+        self.open_ones.append(await open_store(self.engine.url, chosen(partitions=PARTITIONS), start=start))
         return self.open_ones[-1]
 
     async def lose(self) -> None:
@@ -440,7 +439,7 @@ async def test_a_flushed_store_is_told_and_goes_on(plain: Losing) -> None:
 async def test_nothing_is_noticed_where_nothing_was_lost(plain: Losing, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several servers, sessions that come and go, a feed that is trimmed, more commits than are remembered."""
     monkeypatch.setattr(divergence, "REMEMBERED", 16)
-    settings = Settings(partitions=2, feed_keep=100)
+    settings = chosen(partitions=2, feed_keep=100)
     servers = [await open_store(plain.url, settings, start=False) for _ in range(2)]
     await create(servers[0], "early")
     await servers[0].watch.look()

@@ -325,7 +325,7 @@ def mute(server: Server, ending: str) -> Iterator[tuple[str, threading.Event]]:
 
         do_POST = do_GET  # noqa: N815  (http.server looks for these names)
 
-        def log_message(self, *_: object) -> None: ...
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002  (the name that http.server gives it)
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Between) as between:
         threading.Thread(target=between.serve_forever, daemon=True).start()

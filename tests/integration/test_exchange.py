@@ -73,7 +73,7 @@ async def test_one_that_is_late_is_closed_so_that_nobody_hears_its_reply(client:
 
 async def test_replies_that_keep_coming_may_take_longer_in_all(client: Any) -> None:
     exchange = Exchange(client.connection_pool)
-    assert await exchange.run([("BLPOP", "nothing", 0.2)] * 4, 0.5) == [None] * 4
+    assert await exchange.run([("BLPOP", "nothing", "0.2")] * 4, 0.5) == [None] * 4
 
 
 async def test_a_round_trip_that_is_cancelled_leaves_no_connection_behind_that_waits(client: Any) -> None:

@@ -18,7 +18,7 @@ from eventstore.event_store import EventStore, open_store
 from eventstore.feed import backfill, follower, tenant_feed
 from eventstore.feed import reader as feed_reader
 from eventstore.feed.tenant_feed import NOW, Feed, FeedItem
-from eventstore.settings import Settings
+from tests.integration.stores import chosen
 
 pytestmark = pytest.mark.anyio
 ME = Actor("test")
@@ -110,8 +110,8 @@ async def opened(tmp_path: Path) -> AsyncIterator[Open]:
     engine, stores = EmbeddedEngine(tmp_path / "data"), list[EventStore]()
     url = await engine.start()
 
-    async def open_world(**settings: int) -> World:
-        store = await open_store(url, Settings(**settings), start=False)
+    async def open_world(**settings: Any) -> World:
+        store = await open_store(url, chosen(**settings), start=False)
         listening = asyncio.Event()
         store.hub.on_resync.append(listening.set)
         store.start()

@@ -57,6 +57,7 @@ class Copy:
     async def follow(self, *, project_every: int, rebuild_every: int, compare_every: int = 1) -> None:
         """What is stored changes at every so many events; the snapshot never depends on it."""
         entries = await self._store.connection.client.xrange(self._store.session_keys(TENANT, "s1").events)
+        past: Any = None
         for seq, (_, fields) in enumerate(entries, 1):
             await append(self._store, self._keys, fields[b"e"])
             if seq % project_every == 0:

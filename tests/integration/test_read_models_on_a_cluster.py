@@ -7,11 +7,10 @@ from collections.abc import Generator
 import pytest
 
 from eventstore.event_store import open_store
-from eventstore.settings import Settings
 from projections.projector.rebuild import Rebuild
 from projections.read_models import ReadModels
 from tests.integration.models import check, inbox, names, session_ids, snapshot
-from tests.integration.stores import TENANT, create, send
+from tests.integration.stores import TENANT, chosen, create, send
 from tests.scripts.engines import cluster_node
 from tests.unit.domain.given import approve, ask, connect, turn
 
@@ -25,7 +24,7 @@ def cluster_url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
 
 
 async def test_every_read_and_every_write_keeps_to_one_slot(cluster_url: str):
-    store = await open_store(cluster_url, Settings(partitions=8), start=False)
+    store = await open_store(cluster_url, chosen(partitions=8), start=False)
     models = ReadModels(store)
     try:
         for n in range(20):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from redis import Redis
@@ -99,7 +99,7 @@ def test_it_finds_a_changed_event(api: Api, url: str) -> None:
     api.publish(sid, {"type": "note.taken", "data": {"text": "as it was"}}, {"type": "session.completed"})
     with Redis.from_url(url) as redis:
         key = next(redis.scan_iter(match=f"*{sid}:events"))
-        entries = redis.xrange(key)
+        entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", redis.xrange(key))
         redis.delete(key)
         for entry, fields in entries:
             redis.xadd(key, {**fields, b"e": fields[b"e"].replace(b"as it was", b"as I like")}, id=entry)
@@ -165,7 +165,8 @@ def test_every_key_of_a_server_is_documented(api: Api, url: str) -> None:
     api.ask(sid)
     asked = {"interrupt_id": "oauth", "connection": "github"}
     api.publish(sid, {"type": "authorization.required", "data": asked})
-    api.get("/v1/calls"), api.get("/v1/sessions"), api.get("/readyz")
+    for path in ("/v1/calls", "/v1/sessions", "/readyz"):
+        api.get(path)
     known = re.compile("|".join(map(as_regex, DOCUMENTED)))
     with Redis.from_url(url, decode_responses=True) as redis:
         found = list(redis.scan_iter(count=1_000))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -142,7 +143,7 @@ async def test_a_retry_hears_the_first_answer_though_that_came_between_two_looks
     await create(store)
     looks, run = list[object](), other.reads.reply
 
-    async def between(call: object) -> object:
+    async def between(call: Any) -> object:
         looks.append(call)
         if len(looks) == 2:
             await send(store, turn(), ask("c1"), retry=key("k"))

@@ -13,7 +13,7 @@ from eventstore.redis_client.url import UnfitEngine
 from eventstore.settings import Durability
 from proofs.engines import MASTER, Sentinels, eventually
 from tests.integration.clusters import clear, opened
-from tests.integration.stores import TENANT, create, key, note, send, until
+from tests.integration.stores import TENANT, create, generator, key, note, send, until
 from tests.unit.domain.given import ask
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +64,7 @@ async def test_a_master_that_is_killed_is_followed_by_its_replica(
     store, other = stores
     await create(store)
     await asyncio.to_thread(eventually, lambda: _in_step(sentinels), "the replica is in step")
-    tail = other.follow(TENANT, "s1", 0)
+    tail = generator(other.follow(TENANT, "s1", 0))
     await anext(tail)
     following = asyncio.create_task(anext(tail))
     killed = await asyncio.to_thread(sentinels.kill_master)

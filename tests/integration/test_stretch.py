@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -16,7 +16,7 @@ from eventstore.log.followed_session import Chunk
 from eventstore.log.range_reader import FIRST_LINES, STRETCH_BYTES, STRETCH_LINES
 from eventstore.log.reader import PAGE_BYTES
 from tests.integration.conftest import OpenStore
-from tests.integration.stores import TENANT, create, note, send
+from tests.integration.stores import TENANT, create, generator, note, send, stream
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ async def reading(store: EventStore, opened: OpenStore) -> EventStore:
 
 
 def follow(store: EventStore) -> AsyncGenerator[Chunk]:
-    return cast("AsyncGenerator[Chunk]", store.follow(TENANT, "s1", 1))
+    return generator(store.follow(TENANT, "s1", 1))
 
 
 async def at_rest(store: EventStore) -> None:
@@ -146,11 +146,11 @@ async def test_a_past_that_changes_in_the_middle_of_a_history_cuts_its_stream(
     after = (await anext(chunks)).next_from - 1
     assert after > last
     await at_rest(reading)
-    kept = await redis.xrange(events, "-", f"{after + STRETCH_LINES - 1}-0")
-    rest = await redis.xrange(events, f"{after + STRETCH_LINES}-0", "+")
+    kept = await stream(redis, events, "-", f"{after + STRETCH_LINES - 1}-0")
+    rest = await stream(redis, events, f"{after + STRETCH_LINES}-0")
     await redis.delete(events)
     for entry_id, fields in [*kept, (rest[0][0], {**rest[0][1], b"h": b"other"}), *rest[1:]]:
-        await redis.xadd(events, fields, entry_id)
+        await redis.xadd(events, {**fields}, entry_id)
     await anext(chunks)
     with pytest.raises(Diverged):
         await anext(chunks)

@@ -24,7 +24,7 @@ from eventstore.log.tail import CHUNK_LINES, Tails
 from eventstore.redis_client.client import MAX_CONNECTIONS, Connection
 from eventstore.redis_keys import Keys
 from tests.integration.conftest import OpenStore
-from tests.integration.stores import TENANT, create, note, send, until
+from tests.integration.stores import TENANT, create, generator, note, send, stand_in, until
 from tests.unit.domain.given import event
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +47,7 @@ class Reader:
         self.task = asyncio.create_task(self._read(store.follow(TENANT, session_id, start)))
 
     async def _read(self, chunks: AsyncIterator[Chunk]) -> None:
-        async with contextlib.aclosing(chunks):
+        async with contextlib.aclosing(generator(chunks)):
             try:
                 async for chunk in chunks:
                     self.chunks.append(chunk)
@@ -236,7 +236,7 @@ async def test_a_strange_announcement_does_no_harm(
 
 async def test_a_slow_reader_is_asked_later_and_misses_nothing(store: EventStore) -> None:
     await create(store)
-    chunks = store.follow(TENANT, "s1", 1)
+    chunks = generator(store.follow(TENANT, "s1", 1))
     assert (await anext(chunks)).next_from == 2
     for _ in range(4):
         await fill(store, 900)
@@ -421,8 +421,8 @@ async def test_a_reader_takes_no_answer_that_is_older_than_what_it_has_heard() -
     """One reader is fetching when a commit is announced; another, who heard of it, joins just then."""
     keys = Keys(1)
     hub, log_, session = Hub(keys), SlowLog(), keys.session(TENANT, "s1")
-    tails = Tails(log_, hub, NoStretches())
-    early, late = tails.follow(session, 2), tails.follow(session, 2)
+    tails = Tails(stand_in(log_), hub, stand_in(NoStretches()))
+    early, late = generator(tails.follow(session, 2)), generator(tails.follow(session, 2))
     await anext(early)
     await anext(late)
     log_.slow = True
@@ -453,7 +453,7 @@ async def test_an_end_that_the_store_has_lost_again_is_not_waited_for_in_a_circl
     """An engine that took over may lack the newest commits, the end of the session among them."""
     keys, log_ = Keys(1), SlowLog()
     hub, session = Hub(keys), keys.session(TENANT, "s1")
-    chunks = Tails(log_, hub, NoStretches()).follow(session, 2)
+    chunks = generator(Tails(stand_in(log_), hub, stand_in(NoStretches())).follow(session, 2))
     await anext(chunks)
     log_.slow = True
     hub.committed(session, Head("r", Session(seq=2, status="completed")), [])

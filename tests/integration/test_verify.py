@@ -20,8 +20,7 @@ from eventstore.event_store import EventStore, open_store
 from eventstore.log import hash_chain
 from eventstore.log.hash_chain import Verdict, Verifier
 from eventstore.redis_keys import KEYRING, SessionKeys
-from eventstore.settings import Settings
-from tests.integration.stores import TENANT, create, note, send
+from tests.integration.stores import TENANT, chosen, create, hash_fields, note, send, stream
 from tests.scripts.engines import HeldEngine
 from tests.unit.domain.given import AGENT
 
@@ -43,13 +42,13 @@ async def look(store: EventStore, session_id: str = "s1") -> Verdict:
 
 
 async def entry(redis: Redis, keys: SessionKeys, seq: int) -> dict[bytes, bytes]:
-    ((_, fields),) = await redis.xrange(keys.events, f"{seq}-0", f"{seq}-0")
+    ((_, fields),) = await stream(redis, keys.events, f"{seq}-0", f"{seq}-0")
     return fields
 
 
 async def rewrite(redis: Redis, keys: SessionKeys, changed: dict[int, dict[bytes, bytes]]) -> None:
     """The log anew, with some entries changed: a stream takes no change in place."""
-    entries = await redis.xrange(keys.events)
+    entries = await stream(redis, keys.events)
     await redis.delete(keys.events)
     for seq, (entry_id, fields) in enumerate(entries, 1):
         await redis.xadd(keys.events, {**fields, **changed.get(seq, {})}, id=entry_id)
@@ -74,7 +73,7 @@ async def one_line_with_its_hash(redis: Redis, keys: SessionKeys) -> None:
 async def rechain(redis: Redis, keys: SessionKeys, change: Callable[[bytes], bytes], seq: int = 5) -> None:
     """Somebody who makes every later hash anew as well."""
     hash_, changed = GENESIS, dict[int, dict[bytes, bytes]]()
-    for number, (_, fields) in enumerate(await redis.xrange(keys.events), 1):
+    for number, (_, fields) in enumerate(await stream(redis, keys.events), 1):
         line = change(fields[b"e"]) if number == seq else fields[b"e"]
         hash_ = chain(hash_, line)
         changed[number] = {b"e": line, b"h": hash_.encode()}
@@ -82,7 +81,7 @@ async def rechain(redis: Redis, keys: SessionKeys, change: Callable[[bytes], byt
 
 
 async def head_hash(redis: Redis, keys: SessionKeys) -> None:
-    state = await redis.hget(keys.head, "state")
+    state = (await hash_fields(redis, keys.head))[b"state"]
     newest = (await entry(redis, keys, 10))[b"h"]
     await redis.hset(keys.head, "state", state.replace(newest, b"f" * 64))
 
@@ -294,7 +293,7 @@ async def test_a_store_that_cannot_be_reached_is_exit_code_2(tmp_path: Path, red
 
 async def test_it_works_offline_and_beside_a_running_server(tmp_path: Path) -> None:
     held = EmbeddedEngine(tmp_path)
-    store = await open_store(await held.start(), Settings())
+    store = await open_store(await held.start(), chosen())
     try:
         await create(store)
         await send(store, note(), note())

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -113,11 +114,16 @@ def cluster_node(folder: Path) -> Generator[str]:
         with Redis(port=port, decode_responses=True) as redis:
             eventually(lambda: _answers(redis))
             redis.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
-            eventually(lambda: redis.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
+            eventually(lambda: _serves_all(redis))
         yield f"redis://127.0.0.1:{port}"
     finally:
         process.kill()
         process.wait(PATIENCE_S)
+
+
+def _serves_all(redis: Redis) -> bool:
+    told: Any = redis.execute_command("CLUSTER INFO")
+    return told["cluster_state"] == "ok"
 
 
 def _answers(redis: Redis) -> bool:

@@ -113,7 +113,7 @@ def following(
         time=at,
         before=before,
         lines=placed,
-        calls=calls or {},
+        calls={**(calls or {})},
         marks={name: call.expires_at for name, call in new.items() if name not in old},
         unmarks=[name for name in old if name not in new],
         records=records or {},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -47,14 +48,15 @@ class Loop:
         self.now = end
 
 
-class Transport:
+class Transport(asyncio.Transport):
     def __init__(self) -> None:
+        super().__init__()
         self.sent, self.closed, self.aborted, self.unread, self.reading = b"", False, False, 0, True
 
-    def get_extra_info(self, _: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         assert not self.closed
         self.sent += data
 

@@ -26,7 +26,7 @@ from proofs.histories.logs import (
     real_time_faults,
 )
 from proofs.histories.register import Register
-from proofs.histories.witness import ANYONE, History
+from proofs.histories.witness import ANYONE, Done, History
 
 START = 1_800_000_000_000
 
@@ -156,12 +156,13 @@ def test_the_order_of_a_log_is_held_against_real_time(name: str) -> None:
 
 def test_a_claim_whose_answer_nobody_heard_may_be_the_one_that_a_later_one_renewed() -> None:
     claim, granted = Claim("ann"), Heard("granted", attempt=1, until=instant(START))
-    renewed = Operation(claim, granted, 50, 60)
-    for others, faults_found in (
+    renewed: Done = Operation(claim, granted, 50, 60)
+    cases: list[tuple[list[Done], int]] = [
         ([Operation(claim, None, 10, NEVER)], 0),
         ([Operation(Claim("bob"), None, 10, NEVER)], 1),
         ([], 1),
-    ):
+    ]
+    for others, faults_found in cases:
         call = History("c", Register(), [*others, renewed])
         known = Told([_append(1, 3, 30, 40)], list(call.deeds()))
         events = log(STARTED, ("action.claimed", 5, {"interrupt_id": "c", "owner": "ann", "attempt": 1}), marked(1))

@@ -37,9 +37,14 @@ def line(loop: Loop) -> HttpProtocol:
     return made
 
 
+def transport_of(line: HttpProtocol) -> Transport:
+    assert isinstance(line.transport, Transport)
+    return line.transport
+
+
 def refused(line: HttpProtocol, status: int) -> dict[str, Any]:
-    assert line.transport.closed
-    head, _, body = line.transport.sent.partition(b"\r\n\r\n")
+    assert transport_of(line).closed
+    head, _, body = transport_of(line).sent.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status) and b"connection: close" in head
     assert json.loads(body)["status"] == status
     return json.loads(body)
@@ -234,7 +239,7 @@ def test_requests_do_not_queue_up_without_end(line):
 def take(line: HttpProtocol, loop: Loop, bytes_a_second: float, seconds: float) -> None:
     """The client reads so much of what is under way."""
     for _ in range(int(seconds)):
-        line.transport.unread = max(0, line.transport.unread - int(bytes_a_second))
+        transport_of(line).unread = max(0, transport_of(line).unread - int(bytes_a_second))
         loop.pass_(1)
 
 

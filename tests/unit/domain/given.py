@@ -110,6 +110,7 @@ def refold(lines: list[bytes]) -> tuple[Session, dict[str, Call]]:
         session.apply(happened)
         interrupt_id = happened.data.get("interrupt_id")
         if happened.type in log.ASKS:
+            assert isinstance(interrupt_id, str)
             known[interrupt_id] = calls.asked(happened)
         elif happened.type in calls.NAMES_A_CALL and isinstance(interrupt_id, str) and interrupt_id in known:
             known[interrupt_id] = calls.apply(known[interrupt_id], happened)
@@ -266,6 +267,7 @@ class Story:
 
     def refused(self, error: type[LaybyError], *pointers: str, leaving: tuple[str, ...] = (), **members: Any) -> Story:
         """Refused for this reason, at these places of the body, and with no event but those it leaves behind."""
+        assert self.error is not None, f"expected {error.__name__}, got {self.events}"
         assert type(self.error) is error, f"expected {error.__name__}, got {self.error!r} and {self.events}"
         if pointers:
             assert [fault.get("pointer") for fault in self.error.members["errors"]] == list(pointers)

@@ -162,7 +162,8 @@ def test_a_lease_lapses_once():
 @pytest.mark.parametrize("owner", ["w1", "w2"])
 def test_a_lapsed_call_has_an_unknown_outcome(owner):
     story = lapsed().when(claim(owner=owner)).refused(OutcomeUnknown)
-    assert story.call().execution.state == "indeterminate"
+    execution = story.call().execution
+    assert execution and execution.state == "indeterminate"
 
 
 @pytest.mark.parametrize("owner", ["w1", "w2"])
