@@ -1,6 +1,7 @@
 # Sets itself up: any target works in a fresh clone, given Python 3.11 or newer and make (git is for cloning).
 #
 #   make serve [ARGS="--port 9000"]   run a server
+#   make check [ARGS="-k expiry"]     lint, and the tests that need no server, in half a minute
 #   make test  [ARGS="-k expiry"]     run the tests
 #   make lint                         check style, format and types
 #   make prove [PROVE=full] [PROOF=crash]   break things, and show that what was promised holds
@@ -35,7 +36,10 @@ INSTALL = $(PIP) install --quiet $(COMPILED) $(ON_VENV) -c constraints.txt
 COMPILE_OURS = $(BIN)/python -m compileall -q eventstore projections api cli
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint prove bench map constraints clean
+.PHONY: help serve check quick test lint style types prove bench map constraints clean
+
+# Else each process that a test starts compiles again what was changed since the installation, for seconds.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -43,12 +47,25 @@ help:
 serve: $(VENV)/.installed
 	@exec $(BIN)/layby serve $(ARGS)
 
+# Types and tests take one processor each, for about as long.
+check: $(VENV)/.installed-bench
+	@$(MAKE) --no-print-directory -j 2 style types quick
+
+# What starts processes has yet to leave tests/unit.
+LEFT_OUT := tests/unit/test_cli.py tests/unit/test_cli_keys.py tests/unit/test_fault_points.py
+quick: $(VENV)/.installed-all
+	$(BIN)/python -m pytest -q tests/unit tests/architecture $(LEFT_OUT:%=--ignore=%) $(ARGS)
+
 test: $(VENV)/.installed-all
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
-lint: $(VENV)/.installed-bench
+lint: style types
+
+style: $(VENV)/.installed-bench
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-bench
 	$(BIN)/basedpyright
 
 prove: $(VENV)/.installed-all
