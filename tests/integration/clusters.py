@@ -11,6 +11,8 @@ from proofs.engines import Cluster, Engine
 from tests.integration.stores import TENANT, chosen
 
 PARTITIONS = 8
+AT_ONCE = {"repl_diskless_load": "on-empty-db"}
+"""An empty replica takes over what its primary has within milliseconds; by way of a file it takes a second."""
 
 
 @asynccontextmanager

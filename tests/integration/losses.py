@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from proofs.engines import Engine, eventually
+from tests.integration.clusters import AT_ONCE
 from tests.scripts.engines import free_port
 
 
@@ -116,7 +117,7 @@ class OldCopy(Losing):
 
 @asynccontextmanager
 async def failover(folder: Path) -> AsyncGenerator[Losing]:
-    with Engine(folder / "primary") as primary, Engine(folder / "replica") as replica:
+    with Engine(folder / "primary") as primary, Engine(folder / "replica", **AT_ONCE) as replica:
         await asyncio.to_thread(replica.client.replicaof, "127.0.0.1", primary.port)
         switch = Switch(primary.port)
         await switch.up()

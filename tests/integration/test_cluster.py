@@ -18,7 +18,7 @@ from eventstore.settings import Durability
 from projections.projector.rebuild import Rebuild
 from projections.read_models import ReadModels
 from proofs.engines import Cluster
-from tests.integration.clusters import at, clear, opened, slot_of
+from tests.integration.clusters import AT_ONCE, at, clear, opened, slot_of
 from tests.integration.models import inbox, session_ids, snapshot
 from tests.integration.stores import TENANT, chosen, create, generator, key, note, send, skip_without_waitaof, until
 from tests.unit.domain.given import approve, ask, turn
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster"), primaries=3, replicas=1) as cluster:
+    with Cluster(tmp_path_factory.mktemp("cluster"), primaries=3, replicas=1, **AT_ONCE) as cluster:
         yield cluster
 
 

@@ -103,7 +103,10 @@ async def test_a_chunk_stays_small_where_lines_become_long(store: EventStore, op
     await chunks.aclose()
 
 
-async def test_the_next_stretch_is_read_while_the_last_one_is_sent(reading: EventStore, redis: Redis) -> None:
+async def test_the_next_stretch_is_read_while_the_last_one_is_sent(
+    reading: EventStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventstore.log.tail.PATIENCE_S", 0.1)
     chunks = follow(reading)
     await anext(chunks)
     await at_rest(reading)
@@ -115,7 +118,10 @@ async def test_the_next_stretch_is_read_while_the_last_one_is_sent(reading: Even
     await redis.flushall()
 
 
-async def test_what_was_read_ahead_is_not_told_once_it_is_in_doubt(reading: EventStore, redis: Redis) -> None:
+async def test_what_was_read_ahead_is_not_told_once_it_is_in_doubt(
+    reading: EventStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventstore.log.tail.PATIENCE_S", 0.1)
     chunks = follow(reading)
     await anext(chunks)
     await at_rest(reading)
