@@ -18,6 +18,7 @@ from eventstore.redis_client.node import MAX_CONNECTIONS, connect
 from eventstore.redis_client.round_trip import Exchange
 from proofs import faults
 from tests.architecture.tree import ROOT
+from tests.integration.stores import until
 from tests.scripts.engines import HeldEngine
 
 pytestmark = pytest.mark.anyio
@@ -35,6 +36,11 @@ async def ids(exchange: Exchange, at_once: int = 1) -> list[int]:
     """Of the connections that as many round trips at once take."""
     found = await asyncio.gather(*(exchange.run([("CLIENT", "ID")], 5) for _ in range(at_once)))
     return sorted(reply for [reply] in found)
+
+
+async def blocked(redis: Redis, count: int = 1) -> bool:
+    """Whether this many connections wait for a reply."""
+    return (await redis.info("clients"))["blocked_clients"] == count
 
 
 async def test_replies_come_in_the_order_of_the_commands_and_a_refusal_in_its_place(client: Any) -> None:
@@ -55,7 +61,11 @@ async def test_a_connection_that_was_cut_while_nobody_used_it_is_replaced_at_onc
     before = await ids(exchange, 3)
     for one in before:
         await redis.execute_command("CLIENT", "KILL", "ID", one)
-    await asyncio.sleep(0.05)  # until word of it has come
+
+    async def is_known() -> bool:
+        return not any([await each.is_quiet() for each in exchange._idle])
+
+    await until(is_known)
     after = await ids(exchange, 3)
     assert len(set(after)) == 3
     assert not set(before) & set(after)
@@ -76,14 +86,15 @@ async def test_replies_that_keep_coming_may_take_longer_in_all(client: Any) -> N
     assert await exchange.run([("BLPOP", "nothing", "0.2")] * 4, 0.5) == [None] * 4
 
 
-async def test_a_round_trip_that_is_cancelled_leaves_no_connection_behind_that_waits(client: Any) -> None:
+async def test_a_round_trip_that_is_cancelled_leaves_no_connection_behind_that_waits(client: Any, redis: Redis) -> None:
     exchange = Exchange(client.connection_pool)
     for _ in range(2 * MAX_CONNECTIONS):
-        waiting = asyncio.create_task(exchange.run([("BLPOP", "nothing", 1)], 5))
-        await asyncio.sleep(0.01)
+        waiting = asyncio.create_task(exchange.run([("BLPOP", "nothing", 5)], 5))
+        await until(lambda: blocked(redis))
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
+        await until(lambda: blocked(redis, 0))
     assert await exchange.run([("ECHO", "mine")], 5) == [b"mine"]
 
 
@@ -91,7 +102,7 @@ async def test_an_engine_that_is_gone_is_an_error_of_connections_and_is_found_ag
     exchange = Exchange(client.connection_pool)
     [one] = await ids(exchange)
     under_way = asyncio.create_task(exchange.run([("BLPOP", "nothing", 2)], 5))
-    await asyncio.sleep(0.05)
+    await until(lambda: blocked(redis))
     await redis.execute_command("CLIENT", "KILL", "ID", one)
     with pytest.raises(redis_errors.ConnectionError):
         await under_way
