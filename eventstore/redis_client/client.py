@@ -38,6 +38,7 @@ class Connection:
         self, url: str, *, client: Redis | None = None, plain_scripts: bool = False, topology: Topology | None = None
     ) -> None:
         """Raises `WrongAddress`. For `plain_scripts` see `Node`."""
+        self._url: str = url
         self._topology: Topology = topology or _topology(parse(url), client, plain_scripts=plain_scripts)
         self._sender: Sender = Sender(self._topology)
 
@@ -64,6 +65,10 @@ class Connection:
     def changes(self) -> bool:
         """Whether another engine may take over."""
         return not isinstance(self._topology, Fixed)
+
+    def another(self) -> Connection:
+        """A client of the same store with connections of its own."""
+        return Connection(self._url)
 
     def at(self, node: Node) -> Connection:
         """The same, to one engine alone; it need not be closed."""

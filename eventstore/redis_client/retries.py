@@ -150,12 +150,12 @@ def _host_of(node: Node) -> str:
     return str(node.client.connection_pool.connection_kwargs.get("host", ""))
 
 
-def pauses() -> Generator[float]:
-    """Growing, jittered."""
-    pause = SHORTEST_PAUSE_S
+def pauses(shortest_s: float = SHORTEST_PAUSE_S, longest_s: float = LONGEST_PAUSE_S) -> Generator[float]:
+    """Seconds to wait before one attempt and the next: twice as long each time up to `longest_s`, with jitter."""
+    pause = shortest_s
     while True:
         yield pause * random.uniform(0.5, 1.5)
-        pause = min(pause * 2, LONGEST_PAUSE_S)
+        pause = min(pause * 2, longest_s)
 
 
 def _settle(requests: Iterable[Request], error: Exception) -> None:

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
-from eventstore.event_store import EventStore, open_store
+from eventstore.event_store import EventStore
 from eventstore.settings import Settings
 from proofs.engines import Cluster, Engine
-from tests.integration.stores import TENANT
+from tests.integration.stores import TENANT, close, open_at
 
 PARTITIONS = 8
 
@@ -20,11 +20,11 @@ async def opened(url: str, count: int = 1, **settings: object) -> AsyncGenerator
     stores = list[EventStore]()
     try:
         for _ in range(count):
-            stores.append(await open_store(url, Settings(partitions=PARTITIONS, **settings)))
+            stores.append(await open_at(url, Settings(partitions=PARTITIONS, **settings)))
         yield stores
     finally:
         for store in stores:
-            await store.close()
+            await close(store)
 
 
 def slot_of(store: EventStore, session_id: str) -> int:

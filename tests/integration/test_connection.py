@@ -220,7 +220,7 @@ async def test_a_subscription_that_has_gone_silent_is_made_again(
     await until(lambda: store.clock.known)
     resyncs = list[None]()
     cut = await opened(proxy.url, start=False)
-    monkeypatch.setattr(cut.hub, "resync", lambda: resyncs.append(None))
+    monkeypatch.setattr(cut._notifier, "announcements_missed", lambda: resyncs.append(None))
     cut.start()
     await until(lambda: resyncs)
     await asyncio.sleep(0.5)
