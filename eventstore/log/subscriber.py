@@ -17,7 +17,7 @@ from redis import exceptions as redis_errors
 from eventstore.domain.errors import StoreUnavailable
 from eventstore.log.notifications import Hub
 from eventstore.redis_client.client import Connection
-from eventstore.redis_client.connections import Link
+from eventstore.redis_client.connections import Link, WithoutTimers
 from eventstore.redis_client.node import Node
 from eventstore.redis_client.round_trip import Packed, pack
 from eventstore.redis_client.url import UnfitEngine
@@ -105,18 +105,19 @@ class Subscriber:
         try:
             # one by one: on a cluster, those of one command must share a slot
             wishes: list[Packed] = [("PSUBSCRIBE", _EXPIRED), *(("SSUBSCRIBE", channel) for channel in share)]
-            await connection.send_packed_command(b"".join(map(pack, wishes)))
-            heed_cancellation()  # `hear` waits without end
+            await connection.send_packed_command(b"".join(map(pack, wishes)), check_health=False)
+            heed_cancellation()  # the read below waits without end
             missing = len(wishes)
-            while True:
-                reply = await connection.hear()
-                pulse.heard = True
-                if reply[0] == b"sunsubscribe":
-                    raise redis_errors.ConnectionError("a channel is announced elsewhere")
-                if reply[0] not in _BEGUN:
-                    yield reply
-                elif not (missing := missing - 1):
-                    self._hub.resync()  # what was committed before we listened was announced to nobody here
+            with WithoutTimers(connection):
+                while True:
+                    reply: list[Any] = await connection.read_response()
+                    pulse.heard = True
+                    if reply[0] == b"sunsubscribe":
+                        raise redis_errors.ConnectionError("a channel is announced elsewhere")
+                    if reply[0] not in _BEGUN:
+                        yield reply
+                    elif not (missing := missing - 1):
+                        self._hub.resync()  # what was committed before we listened was announced to nobody here
         finally:
             await end(beating)
             await connection.disconnect(nowait=True)  # whoever had it next would hear what is announced
@@ -156,7 +157,8 @@ class _Pulse:
                 await asyncio.sleep(PING_EVERY_S)
                 if self.heard:
                     continue
-                await self._connection.send_packed_command(pack(("PING",)))
+                # without redis-py's own check, which would read while `_messages` does
+                await self._connection.send_packed_command(pack(("PING",)), check_health=False)
                 await asyncio.sleep(PING_EVERY_S)
                 if not self.heard:
                     return
