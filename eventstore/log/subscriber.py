@@ -61,7 +61,7 @@ class Subscriber:
     async def _found(self) -> None:
         while True:
             try:
-                return await self._connection.find()
+                return await self._connection.sender.find()
             except (StoreUnavailable, UnfitEngine):
                 await asyncio.sleep(LONGEST_PAUSE_S)
 

@@ -30,7 +30,7 @@ class Link(AbstractConnection):
     async def read_response(
         self,
         disable_decoding: bool = False,
-        timeout: float | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 # redis-py's own signature
         *,
         disconnect_on_error: bool = True,
         push_request: bool | None = False,
@@ -49,8 +49,8 @@ def _explained(error: Exception) -> redis_errors.ConnectionError:
 
 
 class WithoutTimers:
-    """While this is entered, reads and writes of a connection set no timer of their own: the caller has one deadline for
-    all of them, or none.
+    """While this is entered, reads and writes of a connection set no timer of their own: the caller has one deadline
+    for all of them, or none.
 
     redis-py sets a timer for each read and, before Python 3.12, a task for each write, which may also lose the
     cancellation that a deadline sends. `timeout=math.inf` would spare the reads alone, and turn a connection that the
