@@ -17,7 +17,7 @@ from redis import exceptions as redis_errors
 from eventstore.domain.errors import StoreUnavailable
 from eventstore.log.notifications import CommitNotifier
 from eventstore.redis_client.client import Connection
-from eventstore.redis_client.connections import Link
+from eventstore.redis_client.connections import Link, WithoutTimers
 from eventstore.redis_client.node import Node
 from eventstore.redis_client.retries import pauses
 from eventstore.redis_client.round_trip import Packed, pack
@@ -62,7 +62,7 @@ class Subscriber:
     async def _found(self) -> None:
         while True:
             try:
-                return await self._connection.find()
+                return await self._connection.sender.find()
             except (StoreUnavailable, UnfitEngine):
                 await asyncio.sleep(LONGEST_PAUSE_S)
 
@@ -112,18 +112,19 @@ class Subscriber:
         try:
             # one by one: on a cluster, those of one command must share a slot
             wishes: list[Packed] = [("PSUBSCRIBE", _EXPIRED), *(("SSUBSCRIBE", channel) for channel in share)]
-            await connection.send_packed_command(b"".join(map(pack, wishes)))
-            heed_cancellation()  # `hear` waits without end
+            await connection.send_packed_command(b"".join(map(pack, wishes)), check_health=False)
+            heed_cancellation()  # the read below waits without end
             missing = len(wishes)
-            while True:
-                reply = await connection.hear()
-                pulse.heard = True
-                if reply[0] == b"sunsubscribe":
-                    raise redis_errors.ConnectionError("a channel is announced elsewhere")
-                if reply[0] not in _BEGUN:
-                    yield reply
-                elif not (missing := missing - 1):
-                    self._notifier.announcements_missed()  # before this, nothing was announced to this process
+            with WithoutTimers(connection):
+                while True:
+                    reply: list[Any] = await connection.read_response()
+                    pulse.heard = True
+                    if reply[0] == b"sunsubscribe":
+                        raise redis_errors.ConnectionError("a channel is announced elsewhere")
+                    if reply[0] not in _BEGUN:
+                        yield reply
+                    elif not (missing := missing - 1):
+                        self._notifier.announcements_missed()  # before this, nothing came here
         finally:
             await end(beating)
             await connection.disconnect(nowait=True)  # whoever had it next would hear what is announced
@@ -162,7 +163,8 @@ class _Pulse:
                 await asyncio.sleep(PING_EVERY_S)
                 if self.heard:
                     continue
-                await self._connection.send_packed_command(pack(("PING",)))
+                # without redis-py's own check, which would read while `_messages` does
+                await self._connection.send_packed_command(pack(("PING",)), check_health=False)
                 await asyncio.sleep(PING_EVERY_S)
                 if not self.heard:
                     return

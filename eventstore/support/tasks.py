@@ -60,7 +60,7 @@ class SingleFlight(Generic[_Key, _T]):
 
     def join(self, key: _Key, work: Callable[[], Coroutine[Any, Any, _T]]) -> asyncio.Task[_T]:
         """The task that runs for this key, or else a new one."""
-        if (task := self._running.get(key)) is None:
+        if (task := self._running.get(key)) is None or task.done():
             task = self._running[key] = asyncio.create_task(work())
             task.add_done_callback(partial(self._over, key))
         return task
@@ -80,6 +80,10 @@ class SingleFlight(Generic[_Key, _T]):
             await asyncio.wait({before})
         self._running[key] = self._next.pop(key)
         return await work()
+
+    async def close(self) -> None:
+        """End every task."""
+        await end(*self._running.values(), *self._next.values())
 
     def _over(self, key: _Key, task: asyncio.Task[_T]) -> None:
         if self._running.get(key) is task:
