@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from cli.common import Command, Trouble, Word, operator_errors, settings_from, store_options, tenant_option
+from cli.store import open_client, store_errors
 
 if TYPE_CHECKING:
     from eventstore.api_keys.keyring import Keyring
@@ -147,7 +148,7 @@ def _with_keyring(
 
     with operator_errors():
         settings = settings_from(**options)
-        with _store_errors(settings):
+        with store_errors(settings, "it"):
             return asyncio.run(run(settings))
 
 
@@ -164,41 +165,13 @@ def _warn(reached: str | None, settings: Settings) -> None:
 @asynccontextmanager
 async def _keyring(settings: Settings, *, fresh: bool) -> AsyncGenerator[Keyring]:
     """Of a running server, or of none."""
-    import logging
-
     from eventstore.api_keys.keyring import Keyring
-    from eventstore.embedded.engine import engine_url
-    from eventstore.redis_client.client import Connection
     from eventstore.redis_client.durability import confirmation
     from eventstore.redis_client.preflight import check_engine
-    from eventstore.redis_client.url import check_url
 
-    logging.getLogger("layby.store").setLevel(logging.CRITICAL)  # the operator hears it from us
-    async with engine_url(settings, share=True, fresh=fresh) as url:
-        check_url(url)
-        connection = Connection(url)
-        try:
-            await check_engine(connection)
-            yield Keyring(connection, await confirmation(connection, settings.durability))
-        finally:
-            await connection.close()
-
-
-@contextmanager
-def _store_errors(settings: Settings) -> Generator[None]:
-    from redis.exceptions import RedisError
-
-    from eventstore.domain.errors import LaybyError, StoreUnavailable
-    from eventstore.redis_client.preflight import tell_silence
-
-    try:
-        yield
-    except StoreUnavailable as error:
-        raise Trouble(tell_silence(error, settings.redis_url)) from None
-    except LaybyError as error:
-        raise Trouble(error.detail) from None
-    except RedisError as error:
-        raise Trouble(f"Redis refuses it: {error}") from None
+    async with open_client(settings, fresh=fresh) as client:
+        await check_engine(client)
+        yield Keyring(client, await confirmation(client, settings.durability))
 
 
 def _shown(key: AccessKey) -> dict[str, object]:

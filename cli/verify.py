@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from cli.common import Command, Trouble, operator_errors, settings_from, store_options, tenant_option
+from cli.store import existing_keys, open_client, progress, store_errors
 
 if TYPE_CHECKING:
     from eventstore.api_keys.keyring import Keyring
     from eventstore.feed.divergence import Divergence
     from eventstore.log.hash_chain import Verdict, Verifier
-    from eventstore.redis_client.client import Connection
-    from eventstore.redis_keys import Keys
     from eventstore.settings import Settings
 
 BROKEN, LOST = 1, 3
@@ -93,20 +88,16 @@ def _many(count: int, what: str) -> str:
 
 
 async def _verify(settings: Settings, tenant: str, session: str | None, tally: Tally, *, acknowledge: bool) -> None:
-    from redis.exceptions import RedisError
-
     from eventstore.api_keys.keyring import Keyring
-    from eventstore.domain.errors import LaybyError, StoreUnavailable
     from eventstore.feed.divergence import Records
     from eventstore.log.hash_chain import Verifier
-    from eventstore.redis_client.preflight import tell_silence
 
-    try:
-        async with _store(settings) as (connection, keys):
-            verifier, records = Verifier(connection, keys), Records(connection)
+    with store_errors(settings, "to be read"):
+        async with open_client(settings) as client:
+            verifier, records = Verifier(client, await existing_keys(client)), Records(client)
             now, losses = await records.now(), await records.all()
             if session is None and not losses:  # what was lost may have been all that the tenant had
-                await _check_known(tenant, verifier, Keyring(connection))
+                await _check_known(tenant, verifier, Keyring(client))
             for loss in losses:
                 tally.lost(loss, tenant)
             if acknowledge:
@@ -115,12 +106,6 @@ async def _verify(settings: Settings, tenant: str, session: str | None, tally: T
                 tally.add(_found(await verifier.one(tenant, session)))
             else:
                 await _verify_all(verifier, tenant, tally)
-    except StoreUnavailable as error:
-        raise Trouble(tell_silence(error, settings.redis_url)) from None
-    except LaybyError as error:
-        raise Trouble(error.detail) from None
-    except RedisError as error:
-        raise Trouble(f"Redis refuses to be read: {error}") from None
 
 
 async def _check_known(tenant: str, verifier: Verifier, keyring: Keyring) -> None:
@@ -136,7 +121,7 @@ async def _check_known(tenant: str, verifier: Verifier, keyring: Keyring) -> Non
 
 
 async def _verify_all(verifier: Verifier, tenant: str, tally: Tally) -> None:
-    with _progress(await verifier.count(tenant)) as step:
+    with progress(await verifier.count(tenant)) as step:
         async for verdict in verifier.all(tenant):
             step(1)
             if verdict.state != "deleted":  # while we looked
@@ -157,36 +142,3 @@ def _found(verdict: Verdict) -> Verdict:
     if verdict.state == "deleted":
         raise Trouble(f"session {verdict.session_id} was deleted; there is nothing left to verify")
     return verdict
-
-
-@asynccontextmanager
-async def _store(settings: Settings) -> AsyncGenerator[tuple[Connection, Keys]]:
-    """The store of a running server, or of none. Looking writes nothing, so that any store is left as it is."""
-    from eventstore.embedded.engine import engine_url
-    from eventstore.redis_client.client import Connection
-    from eventstore.redis_client.url import check_url
-    from eventstore.redis_keys import STORE, Keys
-
-    logging.getLogger("layby.store").setLevel(logging.CRITICAL)  # the operator hears it from us
-    async with engine_url(settings, share=True) as url:
-        check_url(url)
-        connection = Connection(url)
-        try:
-            partitions = await connection.command("HGET", STORE, "partitions")
-            if partitions is None:
-                raise Trouble("there is no Layby data in this store: check --data-dir or --redis-url")
-            yield connection, Keys(int(partitions))
-        finally:
-            await connection.close()
-
-
-@contextmanager
-def _progress(total: int) -> Generator[Callable[[int], object]]:
-    """A bar where somebody watches."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from tqdm import tqdm
-
-    with tqdm(total=total, unit=" sessions", leave=False) as bar:
-        yield bar.update

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from eventstore.event_store import EventStore
+from eventstore.redis_client.client import Connection
 from projections.projector.background import Upkeep
 from projections.queries.index_pages import Pages
 from projections.queries.session_lists import Parts
@@ -20,13 +21,15 @@ from projections.queries.tenant_lists import Lists
 class ReadModels:
     """Snapshots, lists and the inbox of one store; with `start`, kept up to date in the background too."""
 
-    def __init__(self, store: EventStore) -> None:
-        reader = Reader(store, upkeep := Upkeep(store))
+    def __init__(self, client: Connection, store: EventStore) -> None:
+        """`client` reads and writes the models that the commits of `store` lead to."""
+        upkeep = Upkeep(client, store)
+        reader = Reader(client, store, upkeep)
         self._store: EventStore = store
         self._upkeep: Upkeep = upkeep
         self._snapshots: Snapshots = Snapshots(store, reader)
         self._parts: Parts = Parts(reader, upkeep)
-        self._lists: Lists = Lists(Pages(store, upkeep))
+        self._lists: Lists = Lists(Pages(client, store, upkeep))
 
     def start(self) -> None:
         """Project in the background."""

@@ -13,9 +13,8 @@ import os
 import signal
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 PLAN = "LAYBY_PROOF_FAULT"
 _passes: Counter[str] = Counter()
@@ -58,14 +57,11 @@ def watch_sending(point: str, *shas: str) -> None:
     """From now on the point is reached whenever a script with one of these digests has left, before its answer."""
     from eventstore.redis_client.connections import Link  # where it is used anyway
 
-    exchange, wanted = Link.exchange, [sha.encode() for sha in shas]
+    send, wanted = Link.send_packed_command, [sha.encode() for sha in shas]
 
-    async def exchange_and_reach(self: Link, data: bytes, count: int, heard: Callable[[], None]) -> list[Any]:
-        def sent() -> None:
-            heard()
-            if any(sha in data for sha in wanted):
-                reach(point)
+    async def send_and_reach(self: Link, command: bytes | str | Iterable[bytes], check_health: bool = True) -> None:
+        await send(self, command, check_health)
+        if isinstance(command, bytes) and any(sha in command for sha in wanted):
+            reach(point)
 
-        return await exchange(self, data, count, sent)
-
-    Link.exchange = exchange_and_reach
+    Link.send_packed_command = send_and_reach

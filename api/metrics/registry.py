@@ -8,12 +8,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created
 
 from api.http.body_budget import Budget
 from api.metrics.request_counters import Tallies
+from eventstore.commit.listener import CommitListener
 from eventstore.commit.records import Head, Line
 from eventstore.event_store import EventStore
 from eventstore.redis_keys import SessionKeys
 
 
-class Metrics:
+class Metrics(CommitListener):
     """The counters of one server."""
 
     def __init__(self) -> None:
@@ -22,6 +23,8 @@ class Metrics:
         self.tallies: Tallies = Tallies()
         self.registry.register(self.tallies)
         self.open_tails: Gauge = Gauge("layby_open_tails", "Streams that are being followed.", registry=self.registry)
+        losses = "Losses of acknowledged events, by partition."
+        self._losses: Counter = Counter("layby_divergences", losses, registry=self.registry)
         self.open_lines: Gauge = Gauge("layby_open_lines", "Lines of publishers that are open.", registry=self.registry)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -34,22 +37,23 @@ class Metrics:
 
     def watch(self, store: EventStore) -> None:
         """Count what this store does."""
-        store.writer.on_commit.append(self._committed)
+        store.listen(self)
         followed = Gauge("layby_followed_sessions", "Sessions that are being followed.", registry=self.registry)
-        followed.set_function(lambda: store.hub.watched)
+        followed.set_function(lambda: store.sessions_followed)
         waiting = Gauge("layby_commands_waiting", "Commands that wait for their commit.", registry=self.registry)
-        waiting.set_function(lambda: store.writer.waiting)
-        lost = Counter("layby_divergences", "Losses of acknowledged events, by partition.", registry=self.registry)
-        store.watch.on_noticed.append(lost.inc)
+        waiting.set_function(lambda: store.commands_waiting)
 
     def watch_bodies(self, budget: Budget) -> None:
         """Show what this budget holds."""
         held = Gauge("layby_request_body_bytes", "Bytes of request bodies under way.", registry=self.registry)
         held.set_function(lambda: budget.held)
 
-    def _committed(self, keys: SessionKeys, head: Head, lines: list[Line]) -> None:
+    def committed(self, keys: SessionKeys, head: Head, lines: list[Line]) -> None:
         self.tallies.commits += 1
         self.tallies.events += len(lines)
+
+    def loss_found(self, partitions: int) -> None:
+        self._losses.inc(partitions)
 
     def text(self) -> bytes:
         """In the Prometheus text format."""

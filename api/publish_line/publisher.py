@@ -11,9 +11,9 @@ from api.http.headers import keyed, may_be_key
 from api.publish_line.messages import events_text
 from api.routes.publish import EVENTS
 from eventstore.commit.batch import Answer, Retry
-from eventstore.commit.writer import Writer
 from eventstore.domain.commands import Publish
 from eventstore.domain.errors import InvalidRequest
+from eventstore.event_store import EventStore
 
 LINE: Final = "/v1/sessions/{session_id}/publish"
 
@@ -23,7 +23,7 @@ class Publisher:
     """With the name of a producer, ids are idempotency keys."""
 
     door: Door
-    writer: Writer
+    store: EventStore
     principal: Principal
     session_id: str
     producer: str | None
@@ -47,15 +47,15 @@ class Publisher:
         return keyed(EVENTS.format(session_id=self.session_id), self.principal, key, events_text(data))
 
     def submit(self, command: Publish, retry: Retry | None) -> asyncio.Future[Answer]:
-        """See `Writer.submit`. Raises `Unauthorized` once the key is gone: the line is cut a moment later."""
+        """See `EventStore.submit`. Raises `Unauthorized` once the key is gone: the line is cut a moment later."""
         principal = self.principal
         self.door.readmit(principal)
-        return self.writer.submit(principal.tenant, self.session_id, command, principal.actor, retry)
+        return self.store.submit(principal.tenant, self.session_id, command, principal.actor, retry)
 
     def under_way(self, retry: Retry) -> asyncio.Future[Answer] | None:
-        """See `Writer.under_way`."""
-        return self.writer.under_way(self.principal.tenant, self.session_id, retry)
+        """See `EventStore.under_way`."""
+        return self.store.under_way(self.principal.tenant, self.session_id, retry)
 
     async def confirm(self) -> str:
-        """See `Writer.confirm`."""
-        return await self.writer.confirm(self.principal.tenant, self.session_id)
+        """See `EventStore.confirm`."""
+        return await self.store.confirm(self.principal.tenant, self.session_id)

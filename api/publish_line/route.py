@@ -31,10 +31,10 @@ _PRODUCER: Final = re.compile(r"[ -~]{1,198}", re.ASCII)
 def routes(services: Services) -> list[BaseRoute]:
     async def publish(request: Request) -> Response:
         principal, name = services.door.enter(request, "publish"), session_id(request)
-        publisher = Publisher(services.door, services.store.writer, principal, name, _producer(request))
+        publisher = Publisher(services.door, services.store, principal, name, _producer(request))
         await services.store.head(principal.tenant, name)  # else each message would hear that there is no such session
         fields = websocket_handshake.accept(request, SUBPROTOCOL)
-        services.store.writer.check_room()
+        services.store.check_room()
         return LineResponse(services, publisher, fields)
 
     return [Route(LINE, publish, methods=["GET"])]

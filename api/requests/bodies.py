@@ -37,7 +37,7 @@ async def receive_post(services: Services, request: Request, scope: str, limit: 
     """Let the request in and read its body. Raises `LaybyError`."""
     principal = services.door.enter(request, scope)
     key = idempotency_key(request)  # a garbled one is refused before anything is read
-    services.store.writer.check_room()
+    services.store.check_room()
     body = await read_body(services.budget, request, limit)
     if not services.door.admits(principal.key_id):  # a body may take minutes, and its key may have gone meanwhile
         principal = services.door.enter(request, scope)

@@ -28,14 +28,15 @@ async def execute_anchored(
     The same Idempotency-Key with another body is refused, whatever session it names, and a retry goes where its first
     attempt went. Only success is kept: a refusal gives the key free, a crash leaves it to a retry of the same body.
     """
-    principal, retry, anchors = post.principal, post.retry, services.store.anchors
-    anchor = retry and await anchors.hold(principal.tenant, _places(request, post), retry, session_id)
+    principal, retry, store = post.principal, post.retry, services.store
+    places = _places(request, post)
+    anchor = retry and await store.hold_idempotency_key(principal.tenant, places, retry, session_id)
     name = anchor.session_id if anchor else session_id
     try:
-        return name, await services.store.execute(principal.tenant, name, command, principal.actor, retry)
+        return name, await store.execute(principal.tenant, name, command, principal.actor, retry)
     except Refused as error:
         if anchor and retry and not isinstance(error, RequestInProgress | IdempotencyKeyReused):
-            await anchors.release(principal.tenant, anchor, retry)
+            await store.release_idempotency_key(principal.tenant, anchor, retry)
         raise
 
 

@@ -14,8 +14,7 @@ from api.requests.bodies import encode, json_answer
 from api.services import Services
 from eventstore.domain.api_keys import ANY
 from eventstore.domain.values import timestamps
-from eventstore.feed.divergence import Divergence, decode_records, records_command
-from eventstore.redis_keys import STORE
+from eventstore.feed.divergence import Divergence
 
 
 def routes(services: Services) -> list[BaseRoute]:
@@ -27,10 +26,7 @@ def routes(services: Services) -> list[BaseRoute]:
     async def readyz(_: Request) -> Response:
         """Only a write shows that the store takes writes. What it has lost is no reason to send traffic elsewhere, but
         is told; no more than that, since this needs no key: `layby verify` tells the rest."""
-        store = services.store
-        checked = ("HSET", STORE, "checked_at", store.clock.now() if store.clock.known else 0)
-        _, recorded = await store.connection.commands([checked, records_command()])
-        diverged = [_shown(loss) for loss in decode_records(recorded)]
+        diverged = [_shown(loss) for loss in await services.store.check_writable()]
         lag = services.read_models.lag()
         return json_answer(encode({"status": "ready", "projectors": lag, "diverged": diverged}))
 

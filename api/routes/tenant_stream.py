@@ -19,7 +19,8 @@ from api.streaming.encoders import Encoder, chosen
 from api.streaming.open_responses import STREAM_HEADERS, LiveResponse
 from eventstore.domain.errors import InvalidRequest
 from eventstore.domain.events import line_type
-from eventstore.feed.tenant_feed import NOW, Feed, FeedItem
+from eventstore.event_store import EventStore
+from eventstore.feed.tenant_feed import NOW, FeedItem
 
 _LAST_ID = "Last-Event-ID"
 DELETED = "deleted"
@@ -27,13 +28,10 @@ DELETED = "deleted"
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    store = services.store
-    feed = Feed(store.connection, store.keys, store.hub, store.cursor_secret)
-
     async def follow(request: Request) -> Response:
         principal = services.door.enter(request, "read")
         encoder, types = chosen(header(request, "Accept") or ""), query_parameters.types(request)
-        items = _items(feed, principal.tenant, request, types)
+        items = _items(services.store, principal.tenant, request, types)
         await _begun(items, request)
         if request.method == "HEAD":
             await items.aclose()
@@ -46,12 +44,12 @@ def routes(services: Services) -> list[BaseRoute]:
 _Items = AsyncGenerator[list[FeedItem]]
 
 
-def _items(feed: Feed, tenant: str, request: Request, types: query_parameters.Types) -> _Items:
+def _items(store: EventStore, tenant: str, request: Request, types: query_parameters.Types) -> _Items:
     last_id = header(request, _LAST_ID)
     if last_id == NOW:
         raise _garbled_last_id()
     cursor = query_parameters.text(request, "cursor") if last_id is None else last_id
-    return cast("_Items", feed.follow(tenant, cursor, None if types.all else types.wants))
+    return cast("_Items", store.follow_tenant(tenant, cursor, None if types.all else types.wants))
 
 
 async def _begun(items: _Items, request: Request) -> None:

@@ -11,7 +11,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import uvicorn
 
@@ -24,6 +24,7 @@ from api.transport.protocol_upgrade import SwitchingProtocol
 from eventstore.api_keys.cache import KeyringCopy
 from eventstore.api_keys.keyring import Keyring
 from eventstore.event_store import EventStore, open_store
+from eventstore.redis_client.client import Connection
 from eventstore.settings import Settings
 from eventstore.support.tasks import end
 from projections.read_models import ReadModels
@@ -35,6 +36,8 @@ CLOSING_S: Final = 1
 KEEP_ALIVE_S: Final = 75
 """Longer than clients keep idle connections, so that it is they who close them, never just as a request leaves."""
 
+_Closable = TypeVar("_Closable", Connection, EventStore, ReadModels)
+
 
 @asynccontextmanager
 async def open_services(url: str, settings: Settings, heartbeat_s: float | None = None) -> AsyncGenerator[Services]:
@@ -42,8 +45,12 @@ async def open_services(url: str, settings: Settings, heartbeat_s: float | None 
 
     Raises `UnfitEngine` and `StoreUnavailable`.
     """
-    store = await open_store(url, settings)
-    async with _closing(store), _read_models(store) as models, _door(store) as door:
+    async with (
+        _closing(Connection(url)) as client,
+        _closing(await open_store(client, settings)) as store,
+        _read_models(client, store) as models,
+        _door(client, store) as door,
+    ):
         live = Live() if heartbeat_s is None else Live(heartbeat_s)
         services = Services(store, models, settings, door, live=live)
         services.metrics.watch(store)
@@ -52,9 +59,9 @@ async def open_services(url: str, settings: Settings, heartbeat_s: float | None 
 
 
 @asynccontextmanager
-async def _door(store: EventStore) -> AsyncGenerator[Door]:
+async def _door(client: Connection, store: EventStore) -> AsyncGenerator[Door]:
     """A door that knows the keys of now, and hears of those to come."""
-    keyring = KeyringCopy(Keyring(store.connection), store.clock)
+    keyring = KeyringCopy(Keyring(client), store.clock)
     await keyring.read()
     async with _running(keyring.run()):
         yield Door(keyring)
@@ -70,23 +77,21 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
 
 
 @asynccontextmanager
-async def _read_models(store: EventStore) -> AsyncGenerator[ReadModels]:
-    models = ReadModels(store)
-    async with _closing(models):
+async def _read_models(client: Connection, store: EventStore) -> AsyncGenerator[ReadModels]:
+    async with _closing(ReadModels(client, store)) as models:
         models.start()
         yield models
 
 
 @asynccontextmanager
-async def _closing(thing: EventStore | ReadModels) -> AsyncGenerator[None]:
-    """Close it when the block is left, however that is; what does not let go in time is left to the end of the
-    process."""
+async def _closing(opened: _Closable) -> AsyncGenerator[_Closable]:
+    """Close it when the block is left, however that is; what takes too long is left to the end of the process."""
     try:
-        yield
+        yield opened
     finally:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSING_S):
-                await thing.close()
+                await opened.close()
 
 
 class Server(uvicorn.Server):

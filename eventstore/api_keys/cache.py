@@ -12,8 +12,9 @@ from collections.abc import Mapping
 
 from eventstore.api_keys.keyring import Keyring
 from eventstore.domain.api_keys import AccessKey
-from eventstore.domain.errors import LaybyError, StoreUnavailable
+from eventstore.domain.errors import StoreUnavailable
 from eventstore.redis_client.clock import EngineClock, monotonic_ms
+from eventstore.support.tasks import supervise
 
 log = logging.getLogger("layby.keys")
 
@@ -72,12 +73,9 @@ class KeyringCopy:
             self._version, self._keys = reading.version, reading.keys
 
     async def run(self) -> None:
-        """Look for changes until cancelled, over every outage."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY_S)
-            try:
-                await self.read()
-            except LaybyError:  # the store is away, and the connection has said so
-                continue
-            except Exception:  # whatever it is, the next change must be noticed
-                log.exception("the keys could not be read; those known last count")
+        """Look for changes until cancelled, over every outage, which the connection logs."""
+        await supervise(self._read_later, log, failed="the keys could not be read; those known last count")
+
+    async def _read_later(self) -> None:
+        await asyncio.sleep(LOOK_EVERY_S)
+        await self.read()

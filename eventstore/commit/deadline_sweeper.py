@@ -15,6 +15,7 @@ from collections import Counter
 from heapq import heappop, heappush
 from typing import Any
 
+from eventstore.commit.listener import CommitListener
 from eventstore.commit.writer import Writer
 from eventstore.domain.commands import ExpireDue
 from eventstore.domain.draft import SYSTEM
@@ -24,6 +25,7 @@ from eventstore.redis_client.client import Connection
 from eventstore.redis_client.clock import Clocks, monotonic_ms
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import Keys, PartitionKeys, split_member
+from eventstore.support.tasks import supervise
 
 log = logging.getLogger("layby.sweeper")
 
@@ -35,6 +37,8 @@ SCAN_AHEAD_MS = 60_000
 SCAN_MEMBERS = 1_000
 """A scan fetches so many of a partition at most; the next one comes when these are swept."""
 LONGEST_SLEEP_S = 1.0
+OUTAGE_PAUSE_S = 0.2
+"""How long the sweeper waits before it tries an engine again that was away."""
 TRY_AGAIN_MS = 5_000
 EARLIER_MS = 1_000
 """What is noted again and comes earlier by more than this is moved: the clock of its engine was set forward."""
@@ -45,7 +49,7 @@ SLICE = 256
 AT_ONCE = 64
 
 
-class Sweeper:
+class Sweeper(CommitListener):
     """Expires calls and leases at their time, one session's at once."""
 
     def __init__(self, connection: Connection, keys: Keys, clocks: Clocks, writer: Writer) -> None:
@@ -63,8 +67,7 @@ class Sweeper:
         self._stuck: Counter[int] = Counter()  # by partition: how much of that was still there in the next
         self._slots: asyncio.Semaphore = asyncio.Semaphore(AT_ONCE)
 
-    def note(self, member: str, due: int | None) -> None:
-        """A session's next deadline, ms; None if it has none any more, 0 to look at once."""
+    def deadline_changed(self, member: str, due: int | None) -> None:
         if due is None:
             self._due.pop(member, None)
             return
@@ -85,24 +88,24 @@ class Sweeper:
         if self._heap[0][2] == member:
             self._wake.set()
 
+    def announcements_missed(self) -> None:
+        self.rescan()
+
     def rescan(self) -> None:
         """Read the index again, soon."""
         self._scan_at, self._goes_on = 0.0, False
         self._wake.set()
 
     async def run(self) -> None:
-        """Sweep until cancelled."""
-        while True:
-            try:
-                await self._round()
-            except LaybyError as error:  # the engine is away: what is due waits in its index
-                log.info("sweep put off: %s", error.detail)
-                self.rescan()
-                await asyncio.sleep(0.2)
-            except Exception:  # whatever it is, deadlines must go on being swept
-                log.exception("sweep failed; trying again")
-                self.rescan()
-                await asyncio.sleep(LONGEST_SLEEP_S)
+        """Sweep until cancelled. While the engine is away, what is due waits in its index."""
+        await supervise(
+            self._round,
+            log,
+            put_off="sweep put off: %s",
+            failed="sweep failed; trying again",
+            recover=self.rescan,
+            pause_s=lambda: OUTAGE_PAUSE_S,
+        )
 
     async def _round(self) -> None:
         self._wake.clear()
@@ -151,7 +154,7 @@ class Sweeper:
         overdue = {member for member, due in found if due <= now}
         for member, due in found:
             if member not in before:
-                self.note(member, due)
+                self.deadline_changed(member, due)
         self._overdue[partition.number] = overdue
         self._stuck[partition.number] += len(overdue & before)
         if len(found) == SCAN_MEMBERS:  # what follows is due no earlier than the last of these
@@ -185,7 +188,7 @@ class Sweeper:
                     self._remember(member, 0, monotonic_ms() + TRY_AGAIN_MS)
                 return
         if member not in self._due:
-            self.note(member, due)
+            self.deadline_changed(member, due)
 
     async def _sleep(self) -> None:
         wait = LONGEST_SLEEP_S

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from eventstore.commit.batch import Answer, Batch, Pending, Retry
 from eventstore.commit.records import Commit, Head, Loaded
@@ -17,21 +17,13 @@ CACHED_CHARACTERS = 1_000_000
 """What a cached head keeps of its calls at most; beyond that they are read again when they are needed."""
 
 
-class Crowd:
-    """How many commands wait for their answer, in all lanes together."""
-
-    __slots__ = ("waiting",)
-
-    def __init__(self) -> None:
-        self.waiting: int = 0
-
-
 class Lane:
     """The commands of one session. Only one batch of them is under way at a time."""
 
-    def __init__(self, keys: SessionKeys, crowd: Crowd) -> None:
+    def __init__(self, keys: SessionKeys, on_answer: Callable[[], None]) -> None:
+        """`on_answer` is called once for each command that was added, when it leaves the queue."""
         self.keys: SessionKeys = keys
-        self._crowd: Crowd = crowd
+        self._on_answer: Callable[[], None] = on_answer
         self.queue: dict[Pending, None] = {}
         """What has no answer yet. (Not the same as an answer that is not done: whoever waits for it may have gone.)"""
         self.head: Head | None = None
@@ -51,7 +43,6 @@ class Lane:
             self._refuse_running(item.retry)
             self._retries[item.retry.field] = item
         self.queue[item] = None
-        self._crowd.waiting += 1
 
     def under_way(self, retry: Retry) -> Pending | None:
         """The command with this key that has no answer yet. Raises `IdempotencyKeyReused` if it is another one."""
@@ -141,7 +132,7 @@ class Lane:
     def _done(self, item: Pending) -> None:
         if item in self.queue:
             del self.queue[item]
-            self._crowd.waiting -= 1
+            self._on_answer()
         if item.retry:
             self._retries.pop(item.retry.field, None)
 

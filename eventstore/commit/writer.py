@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from eventstore.commit.batch import Answer, Batch, Decider, Pending, Retry
+from eventstore.commit.listener import CommitListener
 from eventstore.commit.records import (
     DELETED,
     Commit,
     Head,
-    Line,
     confirm_call,
     decode_head,
     decode_loaded,
@@ -21,7 +21,7 @@ from eventstore.commit.records import (
     load_call,
     lost,
 )
-from eventstore.commit.session_queue import Crowd, Lane
+from eventstore.commit.session_queue import Lane
 from eventstore.domain.commands import Actor, Command
 from eventstore.domain.draft import MissingRecords, Policy
 from eventstore.domain.errors import InternalError, LaybyError, Overloaded, SessionDeleted, SessionNotFound
@@ -41,15 +41,6 @@ PATIENCE_MS = 5_000
 FEW_ATTEMPTS = 3
 """It is also given up after so long, unless it was tried less often."""
 
-OnCommit = Callable[[SessionKeys, Head, list[Line]], None]
-"""Told of every commit of this process, as soon as it is acknowledged; a head that is deleted tells of the end."""
-OnWay = Callable[[SessionKeys, bool], None]
-"""Told of each before it is sent (True), and when nothing more will come of it (False), whatever became of it."""
-OnEntry = Callable[[SessionKeys, bytes, int, int], None]
-"""Told of the feed entry of each, and of the first and last seq of its events (0 for a deletion)."""
-OnLoss = Callable[[SessionKeys], None]
-"""Told of a session that has lost what was acknowledged."""
-
 
 class Writer:
     """Executes commands. Shared by everything in this process that writes."""
@@ -61,32 +52,31 @@ class Writer:
         keys: Keys,
         clocks: Clocks,
         policy: Policy,
+        listener: CommitListener,
         *,
         feed_keep: int,
         max_pending: int,
     ) -> None:
-        """`feed_keep`: entries that the feed of a partition keeps. `max_pending`: commands that may wait."""
+        """`listener` is notified of the commits. `feed_keep`: entries that the feed of a partition keeps.
+        `max_pending`: commands that may wait."""
         self._reads: Dispatcher = reads
         self._commits: Dispatcher = commits
         self._keys: Keys = keys
         self._clocks: Clocks = clocks
         self._decider: Decider = Decider(policy)
+        self._listener: CommitListener = listener
         self._feed_keep: int = feed_keep
         self._max_pending: int = max_pending
         self._process: str = random_id("")[:8]
         self._lanes: OrderedDict[tuple[str, str], Lane] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._crowd: Crowd = Crowd()
+        self._waiting: int = 0
         self._weight: int = 0
-        self.on_way: list[OnWay] = []
-        self.on_commit: list[OnCommit] = []
-        self.on_entry: list[OnEntry] = []
-        self.on_loss: list[OnLoss] = []
 
     @property
     def waiting(self) -> int:
         """How many commands wait for their answer."""
-        return self._crowd.waiting
+        return self._waiting
 
     async def execute(
         self, tenant: str, session_id: str, command: Command, by: Actor, retry: Retry | None = None
@@ -110,6 +100,7 @@ class Writer:
         lane = self._lane(tenant, session_id)
         pending = Pending(command, by, asyncio.get_running_loop().create_future(), retry)
         lane.add(pending)
+        self._waiting += 1
         self._start(lane)
         return pending.answer
 
@@ -143,10 +134,10 @@ class Writer:
                 raise SessionNotFound
             reply, _reached = await self._commits.run(delete_call(keys, head, self._feed_keep, token))
             if reply[0] == b"ok":
-                self._tell_entry(keys, reply, 0, 0)
+                self._report_entry(keys, reply, 0, 0)
                 if lane := self._lanes.get((tenant, session_id)):
                     lane.forget()
-                self._tell(keys, Head(DELETED), [])
+                self._listener.committed(keys, Head(DELETED), [])
                 return
             head = decode_head(session_id, reply[2])
         raise Overloaded("the session changes faster than it can be deleted; try again")
@@ -170,10 +161,13 @@ class Writer:
         name = (tenant, session_id)
         lane = self._lanes.get(name)
         if lane is None:
-            lane = self._lanes[name] = Lane(self._keys.session(tenant, session_id), self._crowd)
+            lane = self._lanes[name] = Lane(self._keys.session(tenant, session_id), self._count_answer)
             self._forget_old()
         self._lanes.move_to_end(name)
         return lane
+
+    def _count_answer(self) -> None:
+        self._waiting -= 1
 
     def _forget_old(self) -> None:
         while len(self._lanes) > CACHED_HEADS or self._weight > CACHED_CHARACTERS:
@@ -252,11 +246,11 @@ class Writer:
             lane.resolve(batch, "")
             return True
         took_ms = monotonic_ms() - began
-        self._tell_way(lane.keys, under_way=True)
+        self._listener.commit_started(lane.keys)
         try:
             return await self._commit(lane, batch, took_ms)
         finally:
-            self._tell_way(lane.keys, under_way=False)
+            self._listener.commit_ended(lane.keys)
 
     async def _load(self, lane: Lane, pending: list[Pending], missing: Sequence[str]) -> bool:
         """Read the head, the calls that are missing or named, and the retry records: all as of the same moment. True
@@ -290,9 +284,9 @@ class Writer:
         lane.slowness = 2 * int(took_ms) if word == "late" else 0
         if word == "ok":
             lane.committed(commit)
-            self._tell_entry(lane.keys, reply, commit.base.session.seq + 1, commit.session.seq)
+            self._report_entry(lane.keys, reply, commit.base.session.seq + 1, commit.session.seq)
         elif word == "lost":
-            self._tell_loss(lane.keys)
+            self._listener.loss_suspected(lane.keys)
             raise lost(lane.keys, int(reply[2].partition(b"-")[0]))
         elif not self._was_ours(lane, commit, reply):
             batch.look_again()
@@ -302,7 +296,7 @@ class Writer:
                 await self._load(lane, [item for item, _ in batch.outcomes if item.retry], [])
             return False
         # A commit whose first answer was lost is there, but this pipeline confirms only what it wrote itself.
-        self._tell(lane.keys, commit.head, commit.lines)
+        self._listener.committed(lane.keys, commit.head, commit.lines)
         lane.resolve(batch, reached if word == "ok" else "")
         return True
 
@@ -316,25 +310,12 @@ class Writer:
     def _take_head(self, lane: Lane, head: Head) -> None:
         """What is stored counts, even where it is older than what this process has seen acknowledged."""
         if lane.head and lane.head.session.seq > head.session.seq and not head.deleted:
-            self._tell_loss(lane.keys)
+            self._listener.loss_suspected(lane.keys)
         lane.take_head(head)
 
-    def _tell_way(self, keys: SessionKeys, *, under_way: bool) -> None:
-        for listener in self.on_way:
-            listener(keys, under_way)
-
-    def _tell_loss(self, keys: SessionKeys) -> None:
-        for listener in self.on_loss:
-            listener(keys)
-
-    def _tell_entry(self, keys: SessionKeys, reply: Sequence[Any], first: int, last: int) -> None:
+    def _report_entry(self, keys: SessionKeys, reply: Sequence[Any], first: int, last: int) -> None:
         if len(reply) > 2 and isinstance(reply[2], bytes):
-            for listener in self.on_entry:
-                listener(keys, reply[2], first, last)
-
-    def _tell(self, keys: SessionKeys, head: Head, lines: list[Line]) -> None:
-        for listener in self.on_commit:
-            listener(keys, head, lines)
+            self._listener.feed_entry_written(keys, reply[2], first, last)
 
 
 def _named(item: Pending) -> str | None:

@@ -1,1 +1,0 @@
-"""The parts of the private engine. `eventstore.embedded` is the way in."""

@@ -13,16 +13,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from eventstore.domain.errors import LaybyError
+from eventstore.commit.listener import CommitListener
 from eventstore.feed.cursor import EntryId
 from eventstore.feed.entries import entry_id, entry_text
 from eventstore.redis_client import scripts
 from eventstore.redis_client.client import Connection
 from eventstore.redis_client.scripts import Argument, ScriptCall
 from eventstore.redis_keys import DIVERGED, STORE, Keys, SessionKeys, member, split_member
+from eventstore.support.tasks import supervise
 
 KEPT = scripts.load("eventstore", "find_feed_entries", writes=False)
 RECORD = scripts.load("eventstore", "record_divergence")
@@ -156,14 +157,16 @@ class _Gone:
     loss: Divergence
 
 
-class Watch:
+class Watch(CommitListener):
     """What one process remembers, and looks for in the store."""
 
-    def __init__(self, connection: Connection, keys: Keys, constants: Mapping[str, Argument]) -> None:
-        """`constants` are fields of `layby:store` that never change, and are put back where they are lost too."""
+    def __init__(
+        self, connection: Connection, keys: Keys, constants: Mapping[str, Argument], notifier: CommitListener
+    ) -> None:
+        """`constants` are fields of `layby:store` that never change, and are put back where they are lost too.
+        `notifier` is notified of each loss that is found."""
         self._constants: Mapping[str, Argument] = constants
-        self.on_noticed: list[Callable[[int], object]] = []
-        """Told in how many partitions a loss was noticed."""
+        self._notifier: CommitListener = notifier
         self._connection: Connection = connection
         self._keys: Keys = keys
         self._records: Records = Records(connection)
@@ -172,8 +175,7 @@ class Watch:
         self._fresh: set[int] = set()
         self._wake: asyncio.Event = asyncio.Event()
 
-    def wrote(self, keys: SessionKeys, entry: bytes, first: int, last: int) -> None:
-        """Remember an entry that was acknowledged."""
+    def feed_entry_written(self, keys: SessionKeys, entry: bytes, first: int, last: int) -> None:
         number = keys.partition.number
         entries = self._entries.setdefault(number, [])
         entries.append(_Entry(entry, keys, first, last))
@@ -181,27 +183,36 @@ class Watch:
             del entries[: self._most // 2 : 2]
         self._fresh.add(number)
 
-    def suspect(self) -> None:
-        """Something is odd, or the engine was out of sight: look soon, everywhere."""
+    def announcements_missed(self) -> None:
+        self.schedule_check()
+
+    def loss_suspected(self, keys: SessionKeys | None = None) -> None:
+        self.schedule_check()
+
+    def schedule_check(self) -> None:
+        """Check soon, everywhere."""
         self._fresh |= self._entries.keys()
         self._wake.set()
 
     async def run(self) -> None:
-        """Look until cancelled."""
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(EVERY_S):
-                    await self._wake.wait()
-            self._wake.clear()
-            try:
-                await self.look()
-            except LaybyError as error:
-                log.info("what was written was not looked for: %s", error.detail)
-            except Exception:  # whatever it is, losses must go on being noticed
-                log.exception("what was written could not be looked for; trying again")
-            await asyncio.sleep(LEAST_S)
+        """Check until cancelled."""
+        await supervise(
+            self._round,
+            log,
+            put_off="what was written was not looked for: %s",
+            failed="what was written could not be looked for; trying again",
+            pause_s=lambda: LEAST_S,
+        )
 
-    async def look(self) -> None:
+    async def _round(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(EVERY_S):
+                await self._wake.wait()
+        self._wake.clear()
+        await self.check()
+        await asyncio.sleep(LEAST_S)
+
+    async def check(self) -> None:
         """Look for what is remembered, and record what is gone. Raises `StoreUnavailable`, `StoreFull`.
 
         A loss takes the newest entries of its moment. So where nothing was written since the last look, the newest
@@ -232,8 +243,7 @@ class Watch:
         for gone in found:
             number = gone.loss.partition
             self._entries[number] = [entry for entry in self._entries[number] if entry not in gone.entries]
-        for listener in self.on_noticed:
-            listener(len(found))
+        self._notifier.loss_found(len(found))
         sessions = [one for gone in found for one in gone.loss.sessions]
         log.error(
             "the store has lost acknowledged events, in %d partitions and at least %d sessions (the first: %s): it went"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
+from eventstore.commit.listener import CommitListener
 from eventstore.feed import backfill
 from eventstore.feed.cursor import EntryId, Position
 from eventstore.feed.entries import Scan
@@ -22,7 +23,7 @@ ENTRIES_AT_ONCE = 64
 CHECKED_AT_ONCE = 256
 
 
-class Board:
+class Board(CommitListener):
     """News for all followers of a process, put up once whatever their number. A follower that is busy reads it when it
     is done; one that waits is woken."""
 
@@ -31,8 +32,7 @@ class Board:
         self._changed: dict[int, int] = {}  # partition to the newest count, the newest last
         self.idle: set[asyncio.Event] = set()
 
-    def put(self, partition: int) -> None:
-        """Something happened there."""
+    def partition_changed(self, partition: int) -> None:
         self.count += 1
         self._changed.pop(partition, None)
         self._changed[partition] = self.count

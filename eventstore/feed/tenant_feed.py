@@ -12,18 +12,18 @@ import random
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from eventstore.domain.errors import Diverged, InvalidRequest, LaybyError
+from eventstore.domain.errors import Diverged, InvalidRequest
 from eventstore.feed.cursor import NONE, EntryId, GarbledCursor, Position, parse
 from eventstore.feed.cursor_seal import Seal
 from eventstore.feed.entries import entry_id, newest_command
 from eventstore.feed.follower import Board, Follower
 from eventstore.feed.reader import FeedItem, Items, Reader, Wanted
-from eventstore.log.notifications import Hub
+from eventstore.log.notifications import CommitNotifier
 from eventstore.redis_client.client import Connection
 from eventstore.redis_keys import Keys
-from eventstore.support.tasks import Shared
+from eventstore.support.tasks import SingleFlight, supervise
 
-__all__ = ["NOW", "Feed", "FeedItem", "Items"]
+__all__ = ["NOW", "Feed", "FeedItem", "Items", "Wanted"]
 
 log = logging.getLogger("layby.feed")
 
@@ -35,17 +35,17 @@ POLL_S = 15.0
 class Feed:
     """The feed of one store. Followers hold no connection while they wait."""
 
-    def __init__(self, connection: Connection, keys: Keys, hub: Hub, secret: bytes) -> None:
+    def __init__(self, connection: Connection, keys: Keys, notifier: CommitNotifier, secret: bytes) -> None:
         """`secret` seals the cursors."""
         self._connection: Connection = connection
         self._keys: Keys = keys
         self._secret: bytes = secret
-        self._hub: Hub = hub
+        self._notifier: CommitNotifier = notifier
         self._followers: set[Follower] = set()
         self._board: Board = Board()
         self._poller: asyncio.Task[None] | None = None
-        self._ends: Shared[list[EntryId]] = Shared(self._newest)
-        hub.on_partition.append(self._board.put)
+        self._ends: SingleFlight[None, list[EntryId]] = SingleFlight()
+        notifier.add(self._board)
 
     async def follow(self, tenant: str, cursor: str | None = None, wanted: Wanted | None = None) -> Items:
         """Items for ever, a few at a time, each session's in their order. The first list comes at once, empty, when
@@ -57,7 +57,7 @@ class Feed:
         position = self._position(tenant, cursor)
         follower = Follower(Reader(self._connection, self._keys, tenant, position, wanted), self._board)
         with self._listening(follower):  # listen first, then look: what is committed in between is news
-            ends = await self._ends.get()
+            ends = await asyncio.shield(self._ends.join_next(None, self._newest))
             if cursor == NOW:
                 for number, end in enumerate(ends):
                     position.move(number, end)
@@ -92,7 +92,7 @@ class Feed:
         try:
             yield
         except Diverged:
-            self._hub.lost()
+            self._notifier.loss_suspected()
             raise
         finally:
             self._followers.discard(follower)
@@ -102,16 +102,10 @@ class Feed:
 
     async def _poll(self) -> None:
         """One look for all followers, now and then: announcements may get lost."""
-        while True:
-            await asyncio.sleep(POLL_S * random.uniform(0.8, 1.2))
-            try:
-                await self._look()
-            except LaybyError:  # the store is away: its return is announced
-                continue
-            except Exception:  # whatever it is, lost news must go on being noticed
-                log.exception("followers could not be checked for lost news; trying again")
+        await supervise(self._look, log, failed="followers could not be checked for lost news; trying again")
 
     async def _look(self) -> None:
+        await asyncio.sleep(POLL_S * random.uniform(0.8, 1.2))
         for number, newest in enumerate(await self._newest()):
             for follower in self._followers:
                 if follower.position.ids[number] != newest:

@@ -99,7 +99,7 @@ class Topic:
         announced, self._announced = self._announced, 0  # told once: the store may go back behind it
         self.heard(announced)
 
-    def committing(self, under_way: bool) -> None:
+    def committing(self, *, under_way: bool) -> None:
         """Whether this process has a commit under way."""
         self._committing = under_way
         if not under_way:

@@ -15,14 +15,15 @@ from typing import Any
 from redis import exceptions as redis_errors
 
 from eventstore.domain.errors import StoreUnavailable
-from eventstore.log.notifications import Hub
+from eventstore.log.notifications import CommitNotifier
 from eventstore.redis_client.client import Connection
-from eventstore.redis_client.connections import Link
+from eventstore.redis_client.connections import Link, WithoutTimers
 from eventstore.redis_client.node import Node
+from eventstore.redis_client.retries import pauses
 from eventstore.redis_client.round_trip import Packed, pack
 from eventstore.redis_client.url import UnfitEngine
 from eventstore.redis_keys import Keys, parse_marker
-from eventstore.support.tasks import end, heed_cancellation
+from eventstore.support.tasks import end, heed_cancellation, supervise
 
 log = logging.getLogger("layby.subscriber")
 
@@ -37,9 +38,9 @@ _Share = tuple[frozenset[bytes], asyncio.Task[None]]
 class Subscriber:
     """Subscribes to the commits of every partition and to markers that the engines let expire."""
 
-    def __init__(self, connection: Connection, keys: Keys, hub: Hub) -> None:
+    def __init__(self, connection: Connection, keys: Keys, notifier: CommitNotifier) -> None:
         self._connection: Connection = connection
-        self._hub: Hub = hub
+        self._notifier: CommitNotifier = notifier
         self._channels: dict[bytes, int] = {p.wake.encode(): p.number for p in keys.all_partitions()}
         self._shares: dict[Node, _Share] = {}
         self._changed: asyncio.Event = asyncio.Event()
@@ -61,7 +62,7 @@ class Subscriber:
     async def _found(self) -> None:
         while True:
             try:
-                return await self._connection.find()
+                return await self._connection.sender.find()
             except (StoreUnavailable, UnfitEngine):
                 await asyncio.sleep(LONGEST_PAUSE_S)
 
@@ -80,21 +81,27 @@ class Subscriber:
 
     async def _listen(self, node: Node, share: frozenset[bytes]) -> None:
         """Listen to one engine until cancelled."""
-        pause = SHORTEST_PAUSE_S
-        while True:
-            try:
-                # whatever ends it, its connection goes too
-                async with aclosing(self._messages(node, share)) as messages:
-                    async for message in messages:
-                        pause = SHORTEST_PAUSE_S
-                        self._heard(message)
-            except (redis_errors.RedisError, OSError) as error:
-                log.info("subscription lost (%s: %s); trying again", node.name, type(error).__name__)
-                self._connection.topology.doubt()
-            except Exception:  # whatever it is, the process must not go deaf
-                log.exception("subscription failed; trying again")
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE_S)
+        waits = pauses(SHORTEST_PAUSE_S, LONGEST_PAUSE_S)
+
+        async def listen() -> None:
+            nonlocal waits
+            async with aclosing(self._messages(node, share)) as messages:  # closes the connection, whatever ends it
+                async for message in messages:
+                    waits = pauses(SHORTEST_PAUSE_S, LONGEST_PAUSE_S)
+                    self._on_message(message)
+
+        def lost(error: Exception) -> None:
+            log.info("subscription lost (%s: %s); trying again", node.name, type(error).__name__)
+            self._connection.topology.doubt()
+
+        await supervise(
+            listen,
+            log,
+            failed="subscription failed; trying again",
+            expected=(redis_errors.RedisError, OSError),
+            on_expected=lost,
+            pause_s=lambda: next(waits),
+        )
 
     async def _messages(self, node: Node, share: frozenset[bytes]) -> AsyncGenerator[list[Any], None]:
         """What comes in. Raises once the connection is gone, or silent too long, or a channel is elsewhere."""
@@ -105,30 +112,30 @@ class Subscriber:
         try:
             # one by one: on a cluster, those of one command must share a slot
             wishes: list[Packed] = [("PSUBSCRIBE", _EXPIRED), *(("SSUBSCRIBE", channel) for channel in share)]
-            await connection.send_packed_command(b"".join(map(pack, wishes)))
-            heed_cancellation()  # `hear` waits without end
+            await connection.send_packed_command(b"".join(map(pack, wishes)), check_health=False)
+            heed_cancellation()  # the read below waits without end
             missing = len(wishes)
-            while True:
-                reply = await connection.hear()
-                pulse.heard = True
-                if reply[0] == b"sunsubscribe":
-                    raise redis_errors.ConnectionError("a channel is announced elsewhere")
-                if reply[0] not in _BEGUN:
-                    yield reply
-                elif not (missing := missing - 1):
-                    self._hub.resync()  # what was committed before we listened was announced to nobody here
+            with WithoutTimers(connection):
+                while True:
+                    reply: list[Any] = await connection.read_response()
+                    pulse.heard = True
+                    if reply[0] == b"sunsubscribe":
+                        raise redis_errors.ConnectionError("a channel is announced elsewhere")
+                    if reply[0] not in _BEGUN:
+                        yield reply
+                    elif not (missing := missing - 1):
+                        self._notifier.announcements_missed()  # before this, nothing came here
         finally:
             await end(beating)
             await connection.disconnect(nowait=True)  # whoever had it next would hear what is announced
             await pool.release(connection)
 
-    def _heard(self, message: list[Any]) -> None:
+    def _on_message(self, message: list[Any]) -> None:
         """One of `smessage`, `pmessage`, `pong`."""
         if message[0] == b"smessage":
             self._announced(self._channels[message[1]], message[2])
         elif message[0] == b"pmessage" and (found := parse_marker(message[3].decode(errors="replace"))):
-            for listener in self._hub.on_due:
-                listener(found, 0)
+            self._notifier.deadline_changed(found, 0)
 
     def _announced(self, partition: int, data: bytes) -> None:
         try:
@@ -137,7 +144,7 @@ class Subscriber:
         except ValueError:
             log.warning("not an announcement of ours: %.100r", data)
             return
-        self._hub.announced(partition, member, *news)
+        self._notifier.announced(partition, member, *news)
 
 
 class _Pulse:
@@ -156,7 +163,8 @@ class _Pulse:
                 await asyncio.sleep(PING_EVERY_S)
                 if self.heard:
                     continue
-                await self._connection.send_packed_command(pack(("PING",)))
+                # without redis-py's own check, which would read while `_messages` does
+                await self._connection.send_packed_command(pack(("PING",)), check_health=False)
                 await asyncio.sleep(PING_EVERY_S)
                 if not self.heard:
                     return

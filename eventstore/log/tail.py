@@ -13,11 +13,12 @@ from collections.abc import AsyncIterator
 from eventstore.commit.records import Page
 from eventstore.domain.errors import Diverged, StoreUnavailable
 from eventstore.log.followed_session import Chunk, Deliver, Place, Topic
-from eventstore.log.notifications import Hub
+from eventstore.log.notifications import CommitNotifier
 from eventstore.log.range_reader import FIRST_LINES, Stretches, fitting
 from eventstore.log.reader import Log
 from eventstore.redis_client.retries import pauses
 from eventstore.redis_keys import SessionKeys
+from eventstore.support.tasks import SingleFlight
 
 CHUNK_LINES = 1_000
 POLL_S = 15.0
@@ -32,12 +33,12 @@ Ahead = asyncio.Task[Chunk | None]
 class Tails:
     """Follows sessions. Readers of the same session share what they fetch."""
 
-    def __init__(self, log: Log, hub: Hub, stretches: Stretches) -> None:
+    def __init__(self, log: Log, notifier: CommitNotifier, stretches: Stretches) -> None:
         self._log: Log = log
-        self._hub: Hub = hub
+        self._notifier: CommitNotifier = notifier
         self._stretches: Stretches = stretches
-        self._fetching: dict[tuple[str, int, int, int], asyncio.Task[Page]] = {}
-        self._ahead: dict[tuple[str, int, str], Ahead] = {}
+        self._fetching: SingleFlight[tuple[str, int, int, int], Page] = SingleFlight()
+        self._ahead: SingleFlight[tuple[str, int, str], Chunk | None] = SingleFlight()
 
     async def follow(self, keys: SessionKeys, start: int, deliver: Deliver | None = None) -> AsyncIterator[Chunk]:
         """Chunks from `start` on (1 is the first event, 0 the end, -3 the third from the end), for ever, until the
@@ -47,7 +48,7 @@ class Tails:
         Raises `SessionNotFound`, `SessionDeleted`, `StoreUnavailable`; and `Diverged`, when the store has lost what was
         read here, and may have given its numbers to other events.
         """
-        with self._hub.watch(keys) as topic:
+        with self._notifier.follow(keys) as topic:
             seen, known = topic.version, topic.last_seq
             page = await self._first(keys, topic, start)
             topic.learned(page.last_seq, known, ended=page.ended)
@@ -77,11 +78,8 @@ class Tails:
         count = fitting(chunk.lines, topic.last_seq - chunk.next_from + 1)
         if not count or chunk.end or topic.has(place.seq, place.hash):
             return None
-        name = (keys.member, place.seq, place.hash)
-        if (task := self._ahead.get(name)) is None:
-            task = self._ahead[name] = asyncio.create_task(self._stretch(keys, place.seq, place.hash, count))
-            task.add_done_callback(lambda _: self._ahead.pop(name, None))
-        return task
+        at = place.seq, place.hash
+        return self._ahead.join((keys.member, *at), lambda: self._stretch(keys, *at, count))
 
     async def _stretch(self, keys: SessionKeys, seq: int, hash_: str, count: int) -> Chunk | None:
         stretch = await self._stretches.read(keys, seq, hash_, count)
@@ -109,7 +107,7 @@ class Tails:
         """Raises `Diverged` where the event before the page is another one than its reader has seen."""
         if not hash_ or page.deleted or page.before == hash_:
             return
-        self._hub.lost(keys)
+        self._notifier.loss_suspected(keys)
         raise Diverged(
             f"the session has lost events up to {page.first - 1}, which were read here, in a failover or with an old"
             " backup; read it again",
@@ -132,11 +130,7 @@ class Tails:
         """Read from the store; whoever wants the same and has heard the same shares it: an answer may be older than
         what was heard since it was asked for."""
         name = (keys.member, seq, topic.version, topic.last_seq)
-        task = self._fetching.get(name)
-        if task is None:
-            task = self._fetching[name] = asyncio.create_task(self._log.raw_page(keys, seq, most))
-            task.add_done_callback(lambda _: self._fetching.pop(name, None))
-        return await asyncio.shield(task)
+        return await asyncio.shield(self._fetching.join(name, lambda: self._log.raw_page(keys, seq, most)))
 
 
 def _chunk(page: Page, seq: int) -> Chunk:

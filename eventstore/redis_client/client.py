@@ -8,7 +8,6 @@ Every script and command of ours is safe to repeat, but what was answered is not
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -16,8 +15,8 @@ from redis.asyncio import Redis
 
 from eventstore.domain.errors import Overloaded, StoreUnavailable
 from eventstore.redis_client.cluster import Cluster
-from eventstore.redis_client.node import AWAY, MAX_CONNECTIONS, Node, Request, connect
-from eventstore.redis_client.retries import RETRY_BUDGET_S, Sender, pauses, unavailable
+from eventstore.redis_client.node import MAX_CONNECTIONS, Node, Request, connect
+from eventstore.redis_client.retries import RETRY_BUDGET_S, Sender
 from eventstore.redis_client.scripts import Argument, ScriptCall
 from eventstore.redis_client.sentinel import Watched
 from eventstore.redis_client.topology import Fixed, Topology
@@ -26,9 +25,7 @@ from eventstore.support.tasks import heed_cancellation
 
 __all__ = ["MAX_CONNECTIONS", "RETRY_BUDGET_S", "Connection", "Request"]
 
-log = logging.getLogger("layby.store")
 _T = TypeVar("_T")
-_R = TypeVar("_R", bound=Request)
 
 
 class Connection:
@@ -38,69 +35,44 @@ class Connection:
         self, url: str, *, client: Redis | None = None, plain_scripts: bool = False, topology: Topology | None = None
     ) -> None:
         """Raises `WrongAddress`. For `plain_scripts` see `Node`."""
-        self._topology: Topology = topology or _topology(parse(url), client, plain_scripts=plain_scripts)
-        self._sender: Sender = Sender(self._topology)
+        self._url: str = url
+        self.topology: Topology = topology or _topology(parse(url), client, plain_scripts=plain_scripts)
+        self.sender: Sender = Sender(self.topology)
 
     @property
     def client(self) -> Any:
         """The client of the engine; of several, of one of them."""
-        return self._topology.node(None).client
+        return self.topology.node(None).client
 
     @property
     def nodes(self) -> list[Node]:
         """Every engine that takes writes, once they are known."""
-        return self._topology.nodes
-
-    @property
-    def topology(self) -> Topology:
-        return self._topology
+        return self.topology.nodes
 
     @property
     def clustered(self) -> bool:
         """Whether several engines share the store, each with a clock of its own."""
-        return isinstance(self._topology, Cluster)
+        return isinstance(self.topology, Cluster)
 
     @property
     def changes(self) -> bool:
         """Whether another engine may take over."""
-        return not isinstance(self._topology, Fixed)
+        return not isinstance(self.topology, Fixed)
+
+    def another(self) -> Connection:
+        """A client of the same store with connections of its own."""
+        return Connection(self._url)
 
     def at(self, node: Node) -> Connection:
         """The same, to one engine alone; it need not be closed."""
         return Connection("", topology=Fixed(node, shared=True))
 
     async def close(self) -> None:
-        await self._topology.close()
-
-    async def find(self) -> None:
-        """Find out where the store is, unless that is known. Raises `StoreUnavailable`, `UnfitEngine`."""
-        loop = asyncio.get_running_loop()
-        give_up, waits = loop.time() + RETRY_BUDGET_S, pauses()
-        while not self._topology.known:
-            try:
-                await self._topology.look()
-            except AWAY as error:
-                pause = next(waits)
-                if loop.time() + pause > give_up:
-                    log.error("nobody tells where the store is (%s: %s)", type(error).__name__, error)
-                    raise unavailable() from error
-                await asyncio.sleep(pause)
-            heed_cancellation()
-
-    def node(self, request: Request) -> Node:
-        """Who has to be sent this request, as far as is known."""
-        return self._sender.node(request)
-
-    async def send(self, node: Node, requests: list[_R], last: Sequence[Argument] = ()) -> list[_R]:
-        """See `Sender.send`."""
-        return await self._sender.send(node, requests, last)
+        await self.topology.close()
 
     def shares(self, things: Iterable[_T], key: Callable[[_T], str]) -> dict[Node, list[_T]]:
         """These things, by the engine that serves the key of each."""
-        shared = dict[Node, list[_T]]()
-        for thing in things:
-            shared.setdefault(self._topology.node(key(thing)), []).append(thing)
-        return shared
+        return _grouped(things, lambda thing: self.topology.node(key(thing)))
 
     async def command(self, *arguments: Argument) -> Any:
         """One command that is safe to repeat. Its second word is its key, if it has one."""
@@ -137,8 +109,8 @@ class Connection:
 
     async def scan(self, match: str, count: int) -> AsyncGenerator[bytes]:
         """The keys of all engines that match."""
-        await self.find()
-        for node in list(self._topology.nodes):
+        await self.sender.find()
+        for node in list(self.nodes):
             at, cursor = self.at(node), b"0"
             while True:
                 cursor, keys = await at.command("SCAN", cursor, "MATCH", match, "COUNT", count)
@@ -149,28 +121,25 @@ class Connection:
 
     async def _answers(self, requests: list[Request], last: Sequence[Argument] = ()) -> list[Any]:
         """The reply of each, or what it was refused with."""
-        if not self._topology.known:
-            await self.find()
+        if not self.topology.known:
+            await self.sender.find()
         left = requests
         while left:
-            groups = self._grouped(left)
+            groups = self._by_node(left)
             if len(groups) == 1:
-                left = await self._sender.send(*groups[0], last)
+                left = await self.sender.send(*groups[0], last)
             else:
-                sent = await asyncio.gather(*(self._sender.send(node, group, last) for node, group in groups))
+                sent = await asyncio.gather(*(self.sender.send(node, group, last) for node, group in groups))
                 left = [request for again in sent for request in again]
             if pause := max((request.pause for request in left), default=0):
                 await asyncio.sleep(pause)
         heed_cancellation()
         return [request.reply for request in requests]
 
-    def _grouped(self, requests: list[Request]) -> list[tuple[Node, list[Request]]]:
-        if isinstance(self._topology, Fixed):
-            return [(self._topology.nodes[0], requests)]
-        groups = dict[Node, list[Request]]()
-        for request in requests:
-            groups.setdefault(self.node(request), []).append(request)
-        return list(groups.items())
+    def _by_node(self, requests: list[Request]) -> list[tuple[Node, list[Request]]]:
+        if isinstance(self.topology, Fixed):  # nothing to look up, however many there are
+            return [(self.topology.nodes[0], requests)]
+        return list(_grouped(requests, self.sender.node).items())
 
 
 def _topology(address: Address, client: Redis | None, *, plain_scripts: bool) -> Topology:
@@ -181,6 +150,13 @@ def _topology(address: Address, client: Redis | None, *, plain_scripts: bool) ->
             return Watched(address)
         case _:
             return Fixed(Node(client or connect(address.url), plain_scripts=plain_scripts))
+
+
+def _grouped(things: Iterable[_T], node: Callable[[_T], Node]) -> dict[Node, list[_T]]:
+    groups = dict[Node, list[_T]]()
+    for thing in things:
+        groups.setdefault(node(thing), []).append(thing)
+    return groups
 
 
 def _raised(replies: list[Any]) -> list[Any]:

@@ -1,14 +1,14 @@
-"""Connections of redis-py that say what has happened when they are lost in the middle of something.
+"""Connections of redis-py that report a connection lost in the middle of an operation as redis-py's `ConnectionError`.
 
-A socket that the other end resets while a request is being written is closed under redis-py's hands. uvloop's
-transports then raise a RuntimeError, and a connection that somebody else has closed meanwhile, such as with a node that
-left, has no socket at all, which is an AttributeError. Neither is an error of Redis to redis-py, so that it would pass
-for a fault of ours, and not for an engine that is away. Here both are what they mean.
+A socket that the other end resets while a request is being written is closed underneath redis-py. uvloop's transports
+then raise a RuntimeError. A connection that another task has closed meanwhile, such as one to a node that left the
+cluster, has no socket at all, which is an AttributeError. redis-py passes both on, so each would look like a fault of
+our own code instead of an engine that is away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from redis import exceptions as redis_errors
@@ -18,7 +18,7 @@ _LOST = (RuntimeError, AttributeError)
 
 
 class Link(AbstractConnection):
-    """Everything that is sent goes through the first of these, and everything that is heard through the others."""
+    """Translates these errors in everything that redis-py writes and reads, its own handshake included."""
 
     async def send_packed_command(self, command: bytes | str | Iterable[bytes], check_health: bool = True) -> None:
         try:
@@ -26,59 +26,56 @@ class Link(AbstractConnection):
         except _LOST as error:
             raise _explained(error) from error
 
-    async def read_response(self, *args: Any, **options: Any) -> Any:
-        read: Any = super().read_response  # what it gives is typed in part only
+    # Spelled out: passing `*args, **options` on would double what this override adds to each reply.
+    async def read_response(
+        self,
+        disable_decoding: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109 # redis-py's own signature
+        *,
+        disconnect_on_error: bool = True,
+        push_request: bool | None = False,
+    ) -> Any:
+        read: Any = super().read_response  # what it returns is typed in part only
         try:
-            return await read(*args, **options)
+            return await read(
+                disable_decoding, timeout, disconnect_on_error=disconnect_on_error, push_request=push_request
+            )
         except _LOST as error:
             raise _explained(error) from error
-
-    async def exchange(self, data: bytes, count: int, heard: Callable[[], None]) -> list[Any]:
-        """Send packed commands, and read so many replies, however long that takes; a refusal stands in its place.
-        `heard` is called once they are sent, and between replies. The same can be done by the methods above, which set
-        up a task and a timer for each. After an error, or where it was cancelled, the connection is closed."""
-        writer, parser = self._open_ends
-        try:
-            writer.write(data)
-            await writer.drain()
-            replies = list[Any]()
-            for _ in range(count):
-                heard()
-                replies.append(await parser.read_response())
-            return replies
-        except (OSError, *_LOST) as error:
-            await self.disconnect(nowait=True)
-            raise _explained(error) from error
-        except BaseException:
-            await self.disconnect(nowait=True)
-            raise
-
-    async def hear(self) -> Any:
-        """What comes next, however long that takes; may be cancelled. Raises what it is, if it is a refusal."""
-        try:
-            _, parser = self._open_ends
-            reply = await parser.read_response()
-        except (OSError, *_LOST) as error:
-            raise _explained(error) from error
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
-
-    async def is_quiet(self) -> bool:
-        """Whether it can be used once more: it is open, and nothing has come that nobody asked for."""
-        try:
-            return self.is_connected and not await self.can_read()
-        except (redis_errors.ConnectionError, OSError, *_LOST):
-            return False
-
-    @property
-    def _open_ends(self) -> tuple[Any, Any]:
-        """What is written to (None once it is closed), and what replies are read from."""
-        return self._writer, self._parser  # the types of redis-py tell of neither what every one of theirs has
 
 
 def _explained(error: Exception) -> redis_errors.ConnectionError:
     return redis_errors.ConnectionError(f"the connection was lost under way: {error}")
+
+
+class WithoutTimers:
+    """While this is entered, reads and writes of a connection set no timer of their own: the caller has one deadline
+    for all of them, or none.
+
+    redis-py sets a timer for each read and, before Python 3.12, a task for each write, which may also lose the
+    cancellation that a deadline sends. `timeout=math.inf` would spare the reads alone, and turn a connection that the
+    network gave up (ETIMEDOUT) into the reply None.
+    """
+
+    __slots__ = ("_connection", "_timeout")
+
+    def __init__(self, connection: AbstractConnection) -> None:
+        self._connection: AbstractConnection = connection
+        self._timeout: float | None = connection.socket_timeout
+
+    def __enter__(self) -> None:
+        self._connection.socket_timeout = None
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.socket_timeout = self._timeout
+
+
+async def is_quiet(connection: AbstractConnection) -> bool:
+    """Whether a connection can be used once more: it is open, and holds nothing that has not been read."""
+    try:
+        return connection.is_connected and not await connection.can_read()
+    except (redis_errors.ConnectionError, OSError, *_LOST):
+        return False
 
 
 class _Tcp(Link, Connection):
@@ -97,7 +94,7 @@ _LINKS = {Connection: _Tcp, SSLConnection: _Tls, UnixDomainSocketConnection: _So
 
 
 def link(client: Any) -> Any:
-    """The same client, whose connections from now on are of this kind; for one that has not connected yet."""
+    """The same client, whose connections are of this kind from now on; for one that has not connected yet."""
     pool = client.connection_pool
     pool.connection_class = _LINKS[pool.connection_class]
     return client

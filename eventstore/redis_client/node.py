@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from eventstore.redis_client.connections import link
 from eventstore.redis_client.round_trip import Exchange, Packed
 from eventstore.redis_client.scripts import Argument, Script, ScriptCall
-from eventstore.support.tasks import end
+from eventstore.support.tasks import SingleFlight
 
 log = logging.getLogger("layby.store")
 
@@ -91,12 +91,11 @@ class Node:
         self.down: bool = False
         self._exchange: Exchange = Exchange(client.connection_pool)
         self._plain: bool = plain_scripts
-        self._knocking: asyncio.Task[Exception | None] | None = None
+        self._probes: SingleFlight[None, Exception | None] = SingleFlight()
         self._turns: asyncio.Semaphore = asyncio.Semaphore(AT_ONCE)
 
     async def close(self) -> None:
-        if self._knocking:
-            await end(self._knocking)
+        await self._probes.close()
         await self.client.aclose()
         await self.client.connection_pool.disconnect()
 
@@ -169,9 +168,7 @@ class Node:
     async def _knock(self) -> None:
         """An engine that hangs takes a request in and never answers: do not spend a whole attempt on finding out. One
         question will do for all who want to know, so that it is not they who use up the connections."""
-        if self._knocking is None or self._knocking.done():
-            self._knocking = asyncio.create_task(self._ping())
-        task = self._knocking
+        task = self._probes.join(None, self._ping)
         await asyncio.wait({task}, timeout=KNOCK_S)  # not asyncio.timeout: redis-py may swallow its cancellation
         if not task.done():
             task.cancel()

@@ -15,6 +15,7 @@ from typing import Any
 from eventstore.redis_client.client import Connection
 from eventstore.redis_client.durability import Confirmation
 from eventstore.redis_client.node import Node, Request
+from eventstore.redis_client.retries import Sender
 from eventstore.redis_client.scripts import Argument, ScriptCall
 
 IN_FLIGHT = 2
@@ -62,6 +63,7 @@ class Dispatcher:
 
     def __init__(self, connection: Connection, confirmation: Confirmation | None = None) -> None:
         self._connection: Connection = connection
+        self._sender: Sender = connection.sender
         self._confirmation: Confirmation | None = confirmation
         self._last: Sequence[Argument] = confirmation.command if confirmation else ()
         self._most: int = COMMITS_PER_PIPELINE if confirmation else READS_PER_PIPELINE
@@ -81,7 +83,7 @@ class Dispatcher:
     async def run(self, call: ScriptCall) -> tuple[Any, str]:
         """Raises `StoreUnavailable` or `StoreFull`; whether the call took effect is unknown after the former."""
         if not self._connection.topology.known:
-            await self._connection.find()
+            await self._sender.find()
         waiting = _Waiting(call, asyncio.get_running_loop().create_future())
         self._put(waiting)
         reply, confirmed = await waiting.answer
@@ -96,7 +98,7 @@ class Dispatcher:
         return (await self.run(call))[0]
 
     def _put(self, waiting: _Waiting) -> None:
-        node = self._connection.node(waiting)
+        node = self._sender.node(waiting)
         queue = self._queues.get(node) or self._queue(node)
         queue.waiting.append(waiting)
         if not queue.scheduled and len(queue.tasks) < IN_FLIGHT:
@@ -131,7 +133,7 @@ class Dispatcher:
         self._leave(node, queue)
 
     async def _send(self, node: Node, batch: list[_Waiting]) -> None:
-        for left in await self._connection.send(node, batch, self._last):
+        for left in await self._sender.send(node, batch, self._last):
             if left.pause:
                 asyncio.get_running_loop().call_later(left.pause, self._put, left)
             else:

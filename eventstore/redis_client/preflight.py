@@ -100,7 +100,7 @@ async def check_engine(connection: Connection) -> None:
 
     Raises `UnfitEngine` and `StoreUnavailable`.
     """
-    await connection.find()
+    await connection.sender.find()
     if not connection.changes:
         await _check_alone(connection)
     for node in list(connection.nodes):

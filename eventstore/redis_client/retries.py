@@ -1,4 +1,5 @@
-"""Requests to one engine: sent until each is answered, or settled with a word for what is in its way."""
+"""The part of the client that sends: each request to the engine that serves it, and again within a budget, until it is
+answered or settled with an error."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from eventstore.redis_client.node import AWAY, Busy, Node, Request
 from eventstore.redis_client.scripts import Argument, Script, ScriptCall
 from eventstore.redis_client.topology import Topology
 from eventstore.redis_client.url import Host
+from eventstore.support.tasks import heed_cancellation
 
 log = logging.getLogger("layby.store")
 _R = TypeVar("_R", bound=Request)
@@ -30,8 +32,23 @@ class Sender:
     def __init__(self, topology: Topology) -> None:
         self._topology: Topology = topology
 
+    async def find(self) -> None:
+        """Find out which engines serve the store, unless that is known. Raises `StoreUnavailable`, `UnfitEngine`."""
+        loop = asyncio.get_running_loop()
+        give_up, waits = loop.time() + RETRY_BUDGET_S, pauses()
+        while not self._topology.known:
+            try:
+                await self._topology.look()
+            except AWAY as error:
+                pause = next(waits)
+                if loop.time() + pause > give_up:
+                    log.error("nobody tells where the store is (%s: %s)", type(error).__name__, error)
+                    raise unavailable() from error
+                await asyncio.sleep(pause)
+            heed_cancellation()
+
     def node(self, request: Request) -> Node:
-        """Who has to be sent this request, as far as is known."""
+        """The node that this request has to be sent to, as far as is known."""
         return request.asked or self._topology.node(request.key)
 
     async def send(self, node: Node, requests: list[_R], last: Sequence[Argument] = ()) -> list[_R]:
@@ -150,12 +167,12 @@ def _host_of(node: Node) -> str:
     return str(node.client.connection_pool.connection_kwargs.get("host", ""))
 
 
-def pauses() -> Generator[float]:
-    """Growing, jittered."""
-    pause = SHORTEST_PAUSE_S
+def pauses(shortest_s: float = SHORTEST_PAUSE_S, longest_s: float = LONGEST_PAUSE_S) -> Generator[float]:
+    """Seconds to wait before one attempt and the next: twice as long each time up to `longest_s`, with jitter."""
+    pause = shortest_s
     while True:
         yield pause * random.uniform(0.5, 1.5)
-        pause = min(pause * 2, LONGEST_PAUSE_S)
+        pause = min(pause * 2, longest_s)
 
 
 def _settle(requests: Iterable[Request], error: Exception) -> None:
@@ -164,7 +181,7 @@ def _settle(requests: Iterable[Request], error: Exception) -> None:
 
 
 def unavailable(cause: Exception | None = None) -> StoreUnavailable:
-    """`cause` is for operators, see `fitness.tell_silence`; no caller hears it."""
+    """`cause` is for operators, see `preflight.tell_silence`; no caller hears it."""
     error = StoreUnavailable("the store does not answer; nothing was lost, send the request again")
     error.__cause__ = cause
     return error

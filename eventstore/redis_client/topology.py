@@ -18,7 +18,7 @@ from redis.backoff import NoBackoff
 
 from eventstore.redis_client.node import AWAY, SOCKET_TIMEOUT_S, Node, connect
 from eventstore.redis_client.url import Address, Host, UnfitEngine, spell
-from eventstore.support.tasks import end
+from eventstore.support.tasks import SingleFlight, end
 
 log = logging.getLogger("layby.store")
 
@@ -105,7 +105,7 @@ class Changing:
         self.on_change: list[Callable[[], None]] = []
         self._nodes: dict[Host, Node] = {}
         self._leaving: dict[Node, asyncio.Task[None]] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._looks: SingleFlight[None, None] = SingleFlight()
         self._repeating: asyncio.Task[None] | None = None
 
     def named(self, host: Host) -> Node:
@@ -115,8 +115,7 @@ class Changing:
         return self._nodes[host]
 
     def doubt(self) -> None:
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look_again())
+        self._looks.join(None, self._look_again)
 
     async def _look_again(self) -> None:
         try:
@@ -151,7 +150,9 @@ class Changing:
         del self._leaving[node]
 
     async def close(self) -> None:
-        await end(*(task for task in (self._repeating, self._looking) if task))
+        if self._repeating:
+            await end(self._repeating)
+        await self._looks.close()
         await end(*self._leaving.values())
         for node in [*self._nodes.values(), *self._leaving]:
             await node.close()

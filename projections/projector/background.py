@@ -7,9 +7,11 @@ import logging
 import random
 from collections.abc import Coroutine, Iterable
 
+from eventstore.commit.listener import CommitListener
 from eventstore.domain.errors import LaybyError, StoreUnavailable
 from eventstore.event_store import EventStore
-from eventstore.support.tasks import end
+from eventstore.redis_client.client import Connection
+from eventstore.support.tasks import end, supervise
 from projections.fold.session_fold import ModelsDamaged
 from projections.projector.generation import FeedTrimmed, GenerationGone
 from projections.projector.partition import Projector
@@ -27,14 +29,14 @@ LONGEST_REST_S = 1.0
 """But never longer: what comes meanwhile waits for it."""
 
 
-class Upkeep:
+class Upkeep(CommitListener):
     """The projectors of one store."""
 
-    def __init__(self, store: EventStore) -> None:
+    def __init__(self, client: Connection, store: EventStore) -> None:
         self._store: EventStore = store
         numbers = range(store.keys.partitions)
-        self.projectors: list[Projector] = [Projector(store.connection, store.keys, number) for number in numbers]
-        self._rebuild: Rebuild = Rebuild(store.connection, store.keys)
+        self.projectors: list[Projector] = [Projector(client, store.keys, number) for number in numbers]
+        self._rebuild: Rebuild = Rebuild(client, store.keys)
         self._behind: set[int] = set()
         self._wake: asyncio.Event = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -46,13 +48,12 @@ class Upkeep:
 
     def start(self) -> None:
         """Project in the background."""
-        self._store.hub.on_partition.append(self._news)
-        self._spawn(self._run())
+        self._store.listen(self)
+        self._spawn(supervise(self._round, log, failed="background projection failed; trying again"))
 
     async def close(self) -> None:
         """Stop that."""
-        if self._news in self._store.hub.on_partition:
-            self._store.hub.on_partition.remove(self._news)
+        self._store.stop_listening(self)
         await end(*self._tasks)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
@@ -60,17 +61,16 @@ class Upkeep:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _news(self, partition: int) -> None:
+    def partition_changed(self, partition: int) -> None:
         if partition not in self._behind:
             self._behind.add(partition)
             self._wake.set()
 
-    async def _run(self) -> None:
-        while True:
-            await self._wake.wait()
-            await asyncio.sleep(GATHER_S * random.uniform(0.5, 1.5))
-            self._wake.clear()
-            await asyncio.gather(*(self._work() for _ in range(AT_ONCE)))
+    async def _round(self) -> None:
+        await self._wake.wait()
+        await asyncio.sleep(GATHER_S * random.uniform(0.5, 1.5))
+        self._wake.clear()
+        await asyncio.gather(*(self._work() for _ in range(AT_ONCE)))
 
     async def _work(self) -> None:
         clock = asyncio.get_running_loop().time

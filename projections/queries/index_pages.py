@@ -7,11 +7,10 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from eventstore.domain.commands import ExpireDue
-from eventstore.domain.draft import SYSTEM
 from eventstore.domain.errors import InternalError, Missing, SessionDeleted, StoreUnavailable
 from eventstore.event_store import EventStore
 from eventstore.redis_client import scripts
+from eventstore.redis_client.client import Connection
 from eventstore.redis_client.preflight import info
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import split_member
@@ -54,7 +53,8 @@ class Page:
 class Pages:
     """Reads pages. Every partition is up to date with what was acknowledged, and due, before the question."""
 
-    def __init__(self, store: EventStore, upkeep: Upkeep) -> None:
+    def __init__(self, client: Connection, store: EventStore, upkeep: Upkeep) -> None:
+        self._client: Connection = client
         self._store: EventStore = store
         self._upkeep: Upkeep = upkeep
         self._one_node: bool | None = None
@@ -95,7 +95,7 @@ class Pages:
         projectors = [self._upkeep.projectors[number] for number in numbers]
         layouts = [projector.layout for projector in projectors]
         calls = [query.script_call(share, group) for group in await self._groups(layouts)]
-        replies = [one for reply in await self._store.connection.run_each(calls) for one in reply]
+        replies = [one for reply in await self._client.run_each(calls) for one in reply]
         readings = [decode_reading(layout, reply) for layout, reply in zip(layouts, replies, strict=True)]
         for projector, reading in zip(projectors, readings, strict=True):
             projector.serves(reading.generation)
@@ -104,7 +104,7 @@ class Pages:
     async def _groups(self, layouts: Sequence[Layout]) -> list[Sequence[Layout]]:
         """Which partitions one script may be asked about: all of them, but on a cluster each by itself."""
         if self._one_node is None:
-            self._one_node = await info(self._store.connection, "cluster_enabled") == "0"
+            self._one_node = await info(self._client, "cluster_enabled") == "0"
         return [layouts] if self._one_node else [[layout] for layout in layouts]
 
     async def _expire(self, members: Iterable[str]) -> None:
@@ -114,7 +114,7 @@ class Pages:
             # A session that is broken by itself must not hide all the others.
             async with slots:
                 with contextlib.suppress(Missing, SessionDeleted, StoreUnavailable, InternalError):
-                    await self._store.execute(*split_member(member), ExpireDue(), SYSTEM)
+                    await self._store.expire(*split_member(member))
 
         await asyncio.gather(*map(expire, members))
 
@@ -131,7 +131,7 @@ class Pages:
             for group in groups
         ]
         by_number = dict[int, bytes]()
-        for group, reply in zip(groups, await self._store.connection.run_each(calls), strict=True):
+        for group, reply in zip(groups, await self._client.run_each(calls), strict=True):
             by_number.update(zip(group, reply.split(b"\n"), strict=False))
         return list(_page_full(by_number))
 

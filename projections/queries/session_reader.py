@@ -10,6 +10,7 @@ from typing import Any
 from eventstore.commit.records import refuse_absent
 from eventstore.domain.errors import InternalError, StoreUnavailable
 from eventstore.event_store import EventStore
+from eventstore.redis_client.client import Connection
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import SessionKeys
 from projections import redis_keys
@@ -24,7 +25,8 @@ _ATTEMPTS = 10
 class Reader:
     """Runs scripts whose reply begins with the time, the served generation, and revision, seq and due of the head."""
 
-    def __init__(self, store: EventStore, upkeep: Upkeep) -> None:
+    def __init__(self, client: Connection, store: EventStore, upkeep: Upkeep) -> None:
+        self._client: Connection = client
         self._store: EventStore = store
         self._upkeep: Upkeep = upkeep
 
@@ -35,13 +37,13 @@ class Reader:
         """
         projector = self._upkeep.projectors[keys.partition.number]
         for _ in range(_ATTEMPTS):
-            reply = await self._store.connection.run(call(projector.layout))
+            reply = await self._client.run(call(projector.layout))
             now, pointer, (revision, seq, due), *rest = reply
             if not projector.serves(redis_keys.generation(pointer)):
                 continue
             refuse_absent((revision or b"").decode())
             if due and int(due) <= int(now):
-                await self._store.log.expire(keys)
+                await self._store.expire(keys.tenant, keys.session_id)
                 continue
             return int(seq), rest
         raise StoreUnavailable("the session changes too fast to be read; try again")

@@ -29,12 +29,13 @@ from eventstore.domain.commands import (
     Publish,
     RecordResult,
 )
-from eventstore.event_store import EventStore, open_store
-from eventstore.settings import load_settings
+from eventstore.event_store import EventStore
 from proofs.engines import Engine
 from proofs.proof import Breach, Run
+from proofs.stores import offline
 
-SESSION, TENANT, PARTITIONS = "cut", "default", 1
+SESSION, TENANT = "cut", "default"
+SETTINGS = {"partitions": 1}
 BY = Actor("anna")
 FILE = "appendonlydir/appendonly.aof.1.incr.aof"
 MANIFEST = "appendonlydir/appendonly.aof.manifest"
@@ -104,16 +105,13 @@ class Cuts:
         """Carry every step out, and note what the engine holds after each, and how long its file is."""
         with Engine(self._folder / "written", binary=self._binary) as engine:
             file = engine.folder / FILE
-            store = await _opened(engine)
-            try:
+            async with offline(engine.url, SETTINGS) as (_, store):
                 self._states.append(_state(engine))
                 for step in STEPS:
                     start = file.stat().st_size
                     result = await _carry_out(store, step)
                     self._steps.append(Step(step.name, step.command, result, start, file.stat().st_size))
                     self._states.append(_state(engine))
-            finally:
-                await store.close()
             self._bytes = file.read_bytes()
         self._run.check(self._steps[-1].end == len(self._bytes), "the file grew after the last answer")
 
@@ -184,18 +182,11 @@ class Cuts:
 
     async def _repeat(self, engine: Engine, number: int, size: int) -> None:
         """The request of this commit, sent again, has its effect once."""
-        step, store = self._steps[number], await _opened(engine)
-        try:
+        step = self._steps[number]
+        async with offline(engine.url, SETTINGS) as (_, store):  # every byte of the file is that of a request
             result = await _carry_out(store, step)
-        finally:
-            await store.close()
         told = f"{step.name}, cut at byte {size} and repeated, answered {result!r}, and before the cut {step.result!r}"
         self._run.check(_shape(result) == _shape(step.result), told)
-
-
-async def _opened(engine: Engine) -> EventStore:
-    """Without its background work: every byte of the file is that of a request."""
-    return await open_store(engine.url, load_settings({"partitions": PARTITIONS}), start=False)
 
 
 async def _carry_out(store: EventStore, step: Step) -> Any:

@@ -40,7 +40,7 @@ def build(target: Path) -> Path:
 WRITER = "eventstore/commit/writer.py"
 EMBEDDED = "eventstore/embedded/engine.py"
 REBUILD = "projections/projector/rebuild.py"
-_TOLD = "self._tell(lane.keys, commit.head, commit.lines)"
+_TOLD = "self._listener.committed(lane.keys, commit.head, commit.lines)"
 _TAKEN_IN = "await self._apply(unread.checkpoint, Writes(), unread.last)"
 
 POINTS = (
@@ -53,7 +53,7 @@ POINTS = (
     Point("claim-committed", WRITER, _TOLD, 'any(line.type == "action.claimed" for line in commit.lines)'),
     Point("decision-committed", WRITER, _TOLD, 'any(line.type == "input.completed" for line in commit.lines)'),
     Point("expiry-committed", WRITER, _TOLD, 'any(line.type == "input.expired" for line in commit.lines)'),
-    Point("deletion-committed", WRITER, "self._tell(keys, Head(DELETED), [])"),
+    Point("deletion-committed", WRITER, "self._listener.committed(keys, Head(DELETED), [])"),
     Point(
         "answer-leaves", "api/middleware/error_boundary.py", "seconds = time.perf_counter() - self._began",
         'self._scope["method"] in ("POST", "DELETE")',

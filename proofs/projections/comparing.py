@@ -6,8 +6,6 @@ import asyncio
 import time
 from typing import Any
 
-from eventstore.event_store import open_store
-from eventstore.settings import load_settings
 from projections.projector.rebuild import Rebuild
 from proofs.engines import Engine
 from proofs.model.drivers import Driver
@@ -16,6 +14,7 @@ from proofs.model.plan import Differs
 from proofs.model.world import World
 from proofs.projections.logs import Stored
 from proofs.proof import Run
+from proofs.stores import offline
 
 SOON_S = 0.05
 """Longer than the short deadlines of the writers."""
@@ -64,8 +63,5 @@ class Compared:
 
 async def rebuilt(url: str) -> None:
     """Models anew, from nothing, in generations of their own."""
-    store = await open_store(url, load_settings({}), start=False)
-    try:
-        await Rebuild(store.connection, store.keys).all()
-    finally:
-        await store.close()
+    async with offline(url) as (client, store):
+        await Rebuild(client, store.keys).all()

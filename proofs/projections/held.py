@@ -11,14 +11,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from eventstore.event_store import EventStore, open_store
 from eventstore.redis_client.client import Connection
 from eventstore.redis_client.scripts import ScriptCall
-from eventstore.settings import load_settings
+from eventstore.redis_keys import Keys
 from projections.projector.generation import PROJECT
 from projections.projector.partition import Projector
 from projections.projector.rebuild import SWITCH, Rebuild
+from proofs.stores import offline
 
+Work = Callable[[Connection, Keys], Awaitable[object]]
 Where = Literal["before", "after"]
 Stop = tuple[int, Where]
 """At which write, from 1."""
@@ -62,8 +63,8 @@ class Held:
 def projecting(url: str, partition: int, *stops: Stop) -> Held:
     """A projector of the partition, which stops before or after some of its writes."""
 
-    async def work(store: EventStore) -> None:
-        await Projector(store.connection, store.keys, partition).catch_up()
+    async def work(client: Connection, keys: Keys) -> None:
+        await Projector(client, keys, partition).catch_up()
 
     return _forked(url, work, PROJECT, *stops)
 
@@ -78,14 +79,14 @@ def about_to_switch(url: str, partition: int) -> Held:
     return _forked(url, _rebuild(partition), SWITCH, (1, "before"))
 
 
-def _rebuild(partition: int) -> Callable[[EventStore], Awaitable[object]]:
-    async def work(store: EventStore) -> None:
-        await Rebuild(store.connection, store.keys).partition(partition)
+def _rebuild(partition: int) -> Work:
+    async def work(client: Connection, keys: Keys) -> None:
+        await Rebuild(client, keys).partition(partition)
 
     return work
 
 
-def _forked(url: str, work: Callable[[EventStore], Awaitable[object]], script: object, *stops: Stop) -> Held:
+def _forked(url: str, work: Work, script: object, *stops: Stop) -> Held:
     """Not to be called while an event loop runs: a fork is a copy of this process, without its other threads."""
     told, say = os.pipe()
     heard, tell = os.pipe()
@@ -114,10 +115,13 @@ class _Stopping:
             os.read(self.heard, 1)  # the whole process stands still, as one that the system has stopped
 
 
-async def _run(url: str, work: Callable[[EventStore], Awaitable[object]], stop: _Stopping) -> None:
-    store = await open_store(url, load_settings({}), start=False)
-    run = store.connection.run
+async def _run(url: str, work: Work, stop: _Stopping) -> None:
+    async with offline(url) as (client, store):
+        _replace(client, _stopping(client.run, stop))
+        await work(client, store.keys)
 
+
+def _stopping(run: Callable[[ScriptCall], Awaitable[Any]], stop: _Stopping) -> Callable[[ScriptCall], Awaitable[Any]]:
     async def stopping(call: ScriptCall) -> Any:
         if call.script is not stop.script:
             return await run(call)
@@ -127,11 +131,7 @@ async def _run(url: str, work: Callable[[EventStore], Awaitable[object]], stop: 
         stop.here("after")
         return reply
 
-    _replace(store.connection, stopping)
-    try:
-        await work(store)
-    finally:
-        await store.close()
+    return stopping
 
 
 def _replace(connection: Connection, run: Callable[[ScriptCall], Awaitable[Any]]) -> None:

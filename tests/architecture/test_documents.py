@@ -112,7 +112,9 @@ def troubles() -> list[str]:
     """What the code logs as a warning or worse, with `…` where something is filled in; but for the words of others."""
     calls = [node for path in modules() for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
     logged = [call for call in calls if getattr(call.func, "attr", "") in ("warning", "error", "exception", "critical")]
-    texts = [ast.unparse(call.args[0]) for call in logged if call.args and ast.unparse(call.func).startswith("log.")]
+    said = [call.args[0] for call in logged if call.args and ast.unparse(call.func).startswith("log.")]
+    said += [word.value for call in calls for word in call.keywords if word.arg == "failed"]  # see `supervise`
+    texts = [ast.unparse(each) for each in said if not isinstance(each, ast.Name)]
     lines = [re.sub(r"%[.\d]*[sdr]", "…", str(ast.literal_eval(text.replace("' + '", "")))) for text in texts]
     return [line for line in lines if line != "…"]
 

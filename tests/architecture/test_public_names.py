@@ -47,9 +47,15 @@ DEFINED = {
 }
 EXPORTED = {
     "eventstore.embedded.engine": {"DataDirectoryInUse", "EmbeddedEngine", "EngineError", "engine_url", "is_private"},
-    "eventstore.feed.tenant_feed": {"NOW", "Feed", "FeedItem", "Items"},
+    "eventstore.feed.tenant_feed": {"NOW", "Feed", "FeedItem", "Items", "Wanted"},
 }
-STORE = {"call", "close", "delete", "execute", "follow", "head", "page", "page_after", "session_keys", "start"}
+STORE = {
+    *("check_room", "confirm", "delete", "execute", "expire", "submit", "under_way"),
+    *("hold_idempotency_key", "release_idempotency_key"),
+    *("call", "head", "page", "page_after", "session_keys"),
+    *("follow", "follow_tenant", "listen", "stop_listening"),
+    *("check_writable", "close", "start"),
+}
 READ_MODELS = {
     *("calls", "inbox", "newest_authorization", "session", "session_at", "sessions", "steps"),
     *("catch_up", "close", "lag", "start"),

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
-from eventstore.event_store import EventStore, open_store
+from eventstore.event_store import EventStore
 from proofs.engines import Cluster, Engine
-from tests.integration.stores import TENANT, chosen
+from tests.integration.stores import TENANT, chosen, close, open_at
 
 PARTITIONS = 8
 AT_ONCE = {"repl_diskless_load": "on-empty-db"}
@@ -21,11 +21,11 @@ async def opened(url: str, count: int = 1, **settings: object) -> AsyncGenerator
     stores = list[EventStore]()
     try:
         for _ in range(count):
-            stores.append(await open_store(url, chosen(partitions=PARTITIONS, **settings)))
+            stores.append(await open_at(url, chosen(partitions=PARTITIONS, **settings)))
         yield stores
     finally:
         for store in stores:
-            await store.close()
+            await close(store)
 
 
 def slot_of(store: EventStore, session_id: str) -> int:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from eventstore.event_store import EventStore, open_store
+from eventstore.event_store import EventStore
 from eventstore.redis_keys import Keys
 from proofs.proxy import Proxy
-from tests.integration.stores import chosen
+from tests.integration.stores import chosen, close, open_at
 from tests.scripts import leaks
 from tests.scripts.engines import HeldEngine, held_engine
 
@@ -47,12 +47,12 @@ async def opened(engine: HeldEngine, redis: Redis) -> AsyncGenerator[OpenStore]:
 
     async def open_one(url: str | None = None, *, start: bool = True, **settings: object) -> EventStore:
         wanted = chosen(partitions=PARTITIONS, **settings)
-        stores.append(await open_store(url or engine.url, wanted, start=start))
+        stores.append(await open_at(url or engine.url, wanted, start=start))
         return stores[-1]
 
     yield open_one
     for store in stores:
-        await store.close()
+        await close(store)
 
 
 @pytest.fixture

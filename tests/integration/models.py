@@ -12,7 +12,7 @@ from eventstore.redis_keys import split_member
 from projections import redis_keys
 from projections.read_models import ReadModels
 from projections.redis_keys import Layout
-from tests.integration.stores import TENANT
+from tests.integration.stores import TENANT, client_of
 from tests.unit.projections.memory import Memory
 
 ANNA = Actor("anna")
@@ -40,17 +40,17 @@ async def leftovers(store: EventStore) -> list[str]:
 
 
 async def _keys(store: EventStore) -> list[str]:
-    return [key.decode() async for key in store.connection.client.scan_iter(match="layby:{p*}:proj:*", count=1000)]
+    return [key.decode() async for key in client_of(store).client.scan_iter(match="layby:{p*}:proj:*", count=1000)]
 
 
 async def served(store: EventStore, number: int) -> str:
     return redis_keys.generation(
-        await store.connection.command("GET", redis_keys.current(store.keys.partition(number)))
+        await client_of(store).command("GET", redis_keys.current(store.keys.partition(number)))
     )
 
 
 async def _value(store: EventStore, key: str) -> Any:
-    client = store.connection.client
+    client = client_of(store).client
     match await client.type(key):
         case b"hash":
             return {name.decode(): value.decode() for name, value in (await client.hgetall(key)).items()}
@@ -69,9 +69,9 @@ async def folded(store: EventStore) -> dict[str, Any]:
     found = dict[str, Any]()
     for partition in store.keys.all_partitions():
         memory = Memory(Layout(partition, "g"))
-        for member in await store.connection.command("ZRANGE", partition.sessions, 0, -1):
+        for member in await client_of(store).command("ZRANGE", partition.sessions, 0, -1):
             tenant, session_id = split_member(member.decode())
-            entries = await store.connection.client.xrange(store.session_keys(tenant, session_id).events)
+            entries = await client_of(store).client.xrange(store.session_keys(tenant, session_id).events)
             memory.fold(session_id, [fields[b"e"] for _, fields in entries], tenant)
         for key, value in memory.keys.items():
             match = _KEY.fullmatch(key)

@@ -13,8 +13,10 @@ from redis.exceptions import ResponseError
 
 from eventstore.commit.batch import Answer, Retry
 from eventstore.domain.commands import Command, CreateSession, NewEvent
-from eventstore.event_store import EventStore
+from eventstore.event_store import EventStore, open_store
+from eventstore.redis_client.client import Connection
 from eventstore.settings import Settings
+from projections.read_models import ReadModels
 from tests.unit.domain.given import AGENT, event, publish
 
 PATIENCE_S = 15.0
@@ -38,6 +40,32 @@ def generator(items: AsyncIterator[T]) -> AsyncGenerator[T]:
     """What `follow` gives, which can also be closed, and whose next item a task can wait for."""
     assert isinstance(items, AsyncGenerator)
     return items
+
+
+async def open_at(url: str, settings: Settings, *, start: bool = True) -> EventStore:
+    """A store with a client of its own, as a process has. End it with `close`."""
+    client = Connection(url)
+    try:
+        return await open_store(client, settings, start=start)
+    except BaseException:
+        await client.close()
+        raise
+
+
+async def close(store: EventStore) -> None:
+    """Close a store, and its client."""
+    await store.close()
+    await client_of(store).close()
+
+
+def client_of(store: EventStore) -> Connection:
+    """The client of a store: to look at what it has written, past the store itself."""
+    return store._client
+
+
+def models_of(store: EventStore) -> ReadModels:
+    """Its read models, as one more process would have them."""
+    return ReadModels(client_of(store), store)
 
 
 async def until(condition: Callable[[], Awaitable[object] | object], patience_s: float = PATIENCE_S) -> None:
@@ -77,7 +105,7 @@ def key(name: str, body: str = "body") -> Retry:
 
 async def stored(store: EventStore, session_id: str = "s1") -> list[dict[str, Any]]:
     """Every event of the log, read past the event store, so that the reading changes nothing."""
-    entries = await store.connection.client.xrange(store.session_keys(TENANT, session_id).events)
+    entries = await client_of(store).client.xrange(store.session_keys(TENANT, session_id).events)
     events = [json.loads(fields[b"e"]) for _, fields in entries]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1)), "the log is not dense"
     return events
@@ -116,7 +144,7 @@ async def skip_without_waitaof(client: Redis) -> None:
 
 async def now(store: EventStore) -> int:
     """The engine's clock, in milliseconds."""
-    seconds, micros = await store.connection.command("TIME")
+    seconds, micros = await client_of(store).command("TIME")
     return int(seconds) * 1000 + int(micros) // 1000
 
 

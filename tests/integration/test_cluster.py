@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eventstore.domain.errors import StoreUnavailable
-from eventstore.event_store import EventStore, open_store
+from eventstore.event_store import EventStore
 from eventstore.log.hash_chain import Verifier
 from eventstore.redis_client.preflight import EvictingEngine, OneOfSeveral, RightsMissing
 from eventstore.settings import Durability
@@ -20,7 +20,20 @@ from projections.read_models import ReadModels
 from proofs.engines import Cluster
 from tests.integration.clusters import AT_ONCE, at, clear, opened, slot_of
 from tests.integration.models import inbox, session_ids, snapshot
-from tests.integration.stores import TENANT, chosen, create, generator, key, note, send, skip_without_waitaof, until
+from tests.integration.stores import (
+    TENANT,
+    chosen,
+    client_of,
+    create,
+    generator,
+    key,
+    models_of,
+    note,
+    open_at,
+    send,
+    skip_without_waitaof,
+    until,
+)
 from tests.unit.domain.given import approve, ask, turn
 
 pytestmark = pytest.mark.anyio
@@ -63,9 +76,9 @@ async def texts(store: EventStore, session_id: str) -> list[Any]:
 
 async def test_everything_works_on_three_nodes(stores: list[EventStore]) -> None:
     store, other = stores
-    models, names = ReadModels(store), [f"s{n}" for n in range(24)]
+    models, names = models_of(store), [f"s{n}" for n in range(24)]
     await asyncio.gather(*(create(store, name, agent="ann") for name in names))
-    assert len({store.connection.topology.node(store.session_keys(TENANT, name).head) for name in names}) == 3
+    assert len({client_of(store).topology.node(store.session_keys(TENANT, name).head) for name in names}) == 3
     await asyncio.gather(*(send(store, turn(), ask("c1"), ask("c2"), session_id=name) for name in names))
     answers = await asyncio.gather(*(send(other, approve("c1"), session_id=name) for name in names))
     assert {answer.durability for answer in answers} == {"fsync"}
@@ -73,13 +86,13 @@ async def test_everything_works_on_three_nodes(stores: list[EventStore]) -> None
     assert (await inbox(models, status="APPROVED_EXECUTING"))["total"] == 24
     assert (await snapshot(models, "s3"))["calls_total"] == 2
     before = (await snapshot(models, "s5"), await inbox(models))
-    rebuild = Rebuild(store.connection, store.keys)
+    rebuild = Rebuild(client_of(store), store.keys)
     assert await rebuild.count() == 24
     assert await rebuild.all() == 24
     assert (await snapshot(models, "s5"), await inbox(models)) == before
-    pattern, old = "layby:{p*}:proj:1:*", [key async for key in store.connection.scan("layby:{p*}:proj:*", 100)]
-    assert old and [key async for key in store.connection.scan(pattern, 100)] == []
-    verdicts = [verdict async for verdict in Verifier(store.connection, store.keys).all(TENANT)]
+    pattern, old = "layby:{p*}:proj:1:*", [key async for key in client_of(store).scan("layby:{p*}:proj:*", 100)]
+    assert old and [key async for key in client_of(store).scan(pattern, 100)] == []
+    verdicts = [verdict async for verdict in Verifier(client_of(store), store.keys).all(TENANT)]
     assert [verdict.broken for verdict in verdicts] == [None] * 24
     await store.delete(TENANT, "s4")
     assert len(await session_ids(models, limit=1_000)) == 23
@@ -165,7 +178,7 @@ async def test_a_slot_may_move_while_it_is_written(
     found = await texts(writing, "s1")
     assert len(found) == len(written)
     assert all(sum(f'"{text}"'.encode() in line for line in found) == 1 for text in written)
-    models = ReadModels(reading)
+    models = models_of(reading)
     assert await session_ids(models) == ["s1"]
 
 
@@ -207,7 +220,7 @@ async def test_a_slot_that_stays_half_moved_is_told_after_a_while(store: EventSt
     assert not refused.done(), "others waited for it"
     with pytest.raises(StoreUnavailable):
         await refused
-    assert not any(node.down for node in store.connection.nodes)
+    assert not any(node.down for node in client_of(store).nodes)
     cluster.end_move(slot, target)
     await send(store, note("now"))
     assert len(await texts(store, "s1")) == 1
@@ -231,7 +244,7 @@ async def test_a_slot_that_nobody_serves_is_no_outage_of_a_node(pair: Cluster) -
         with pytest.raises(StoreUnavailable):
             await send(store, note("nowhere"))
         await create(store, elsewhere)
-        assert not any(node.down for node in store.connection.nodes)
+        assert not any(node.down for node in client_of(store).nodes)
         owner.client.execute_command("CLUSTER ADDSLOTS", slot)
         await send(store, note("here"))
 
@@ -276,7 +289,7 @@ async def test_a_primary_that_is_killed_holds_up_nobody_else_and_its_replica_goe
     await tail.aclose()
     await send(store, ask("c1", expires_in_ms=200))
     await until(lambda: _last_of(store, "s1", b"input.expired"))
-    models = ReadModels(other)
+    models = models_of(other)
     await until(lambda: _listed(models, {"s1", away, *elsewhere}), 20)
 
 
@@ -304,7 +317,7 @@ async def test_a_primary_that_hangs_holds_up_nobody_else(store: EventStore, clus
 
 async def test_what_replicas_do_not_confirm_is_not_claimed(cluster: Cluster) -> None:
     async with opened(cluster.url, durability=Durability("replicated", 1)) as (store,):
-        await skip_without_waitaof(store.connection.client)
+        await skip_without_waitaof(client_of(store).client)
         await create(store, "s1")
         await until(lambda: _reaches(store, "s1", "replicated"))
         owner = cluster.owner(slot_of(store, "s1"))
@@ -358,7 +371,7 @@ def _leads(node: Any) -> bool:
 
 async def test_one_node_of_several_is_no_store(cluster: Cluster) -> None:
     with pytest.raises(OneOfSeveral, match=r"redis\+cluster://"):
-        await open_store(cluster.nodes[0].url, chosen())
+        await open_at(cluster.nodes[0].url, chosen())
 
 
 async def test_an_engine_that_is_unfit_is_named(cluster: Cluster) -> None:
@@ -366,7 +379,7 @@ async def test_an_engine_that_is_unfit_is_named(cluster: Cluster) -> None:
     node.client.config_set("maxmemory-policy", "allkeys-lru")
     try:
         with pytest.raises(EvictingEngine, match=f"127.0.0.1:{node.port} has maxmemory-policy allkeys-lru"):
-            await open_store(cluster.url, chosen())
+            await open_at(cluster.url, chosen())
     finally:
         node.client.config_set("maxmemory-policy", "noeviction")
 
@@ -378,7 +391,7 @@ async def test_a_user_that_lacks_rights_on_one_node_is_told_of_that_node(cluster
         each.client.execute_command("ACL SETUSER", "ann", "reset", "on", ">secret", "~*", "&*", "+@all", *more)
     try:
         with pytest.raises(RightsMissing, match=f"127.0.0.1:{node.port}.*-p {node.port} ACL SETUSER ann") as refused:
-            await open_store(cluster.url.replace("//", "//ann:secret@"), chosen())
+            await open_at(cluster.url.replace("//", "//ann:secret@"), chosen())
         assert "secret" not in str(refused.value)
     finally:
         for each in cluster.nodes:

@@ -15,9 +15,12 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from eventstore.commit.records import load_call
 from eventstore.domain.errors import LaybyError, Overloaded, StoreFull, StoreUnavailable
 from eventstore.event_store import EventStore
+from eventstore.log.notifications import CommitNotifier
+from eventstore.log.subscriber import Subscriber
 from eventstore.redis_client import node
 from eventstore.redis_client.client import MAX_CONNECTIONS, RETRY_BUDGET_S, Connection
 from eventstore.redis_keys import Keys
+from eventstore.support.tasks import end
 from proofs.proxy import Proxy
 from tests.integration.conftest import OpenStore
 from tests.integration.stores import TENANT, count, create, generator, key, note, send, texts, until
@@ -218,7 +221,7 @@ async def test_a_subscription_that_has_gone_silent_is_made_again(
     await until(lambda: store.clock.known)
     resyncs = list[None]()
     cut = await opened(proxy.url, start=False)
-    monkeypatch.setattr(cut.hub, "resync", lambda: resyncs.append(None))
+    monkeypatch.setattr(cut._notifier, "announcements_missed", lambda: resyncs.append(None))
     cut.start()
     await until(lambda: resyncs)
     await asyncio.sleep(0.5)
@@ -227,6 +230,29 @@ async def test_a_subscription_that_has_gone_silent_is_made_again(
     await asyncio.sleep(0.5)
     proxy.flow()
     await until(lambda: len(resyncs) > 1)
+
+
+@pytest.mark.parametrize(("option", "ping_every_s"), [("socket_timeout=0.1", 0.2), ("health_check_interval=1", 1.1)])
+async def test_a_subscription_that_is_quiet_for_longer_than_the_url_allows_others_to_be_stays(
+    engine: HeldEngine, redis: Redis, monkeypatch: pytest.MonkeyPatch, option: str, ping_every_s: float
+) -> None:
+    monkeypatch.setattr("eventstore.log.subscriber.PING_EVERY_S", ping_every_s)
+    connection, keys, resyncs = Connection(f"{engine.url}?{option}"), Keys(4), list[None]()
+    notifier = CommitNotifier(keys)
+    monkeypatch.setattr(notifier, "announcements_missed", lambda: resyncs.append(None))
+
+    async def pinged(times: int) -> bool:
+        return (await redis.info("commandstats")).get("cmdstat_ping", {"calls": 0})["calls"] >= times
+
+    await redis.config_resetstat()
+    listening = asyncio.create_task(Subscriber(connection, keys, notifier).run())
+    try:
+        await until(lambda: resyncs)
+        await until(lambda: pinged(3))
+        assert len(resyncs) == 1
+    finally:
+        await end(listening)
+        await connection.close()
 
 
 async def test_an_engine_that_still_hangs_is_told_within_a_second(connection: Connection, proxy: Proxy) -> None:

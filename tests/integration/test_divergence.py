@@ -14,18 +14,30 @@ from typing import Any, cast
 
 import pytest
 
+from eventstore.commit.listener import CommitListener
 from eventstore.domain.errors import Diverged, SessionNotFound, StoreUnavailable
-from eventstore.event_store import EventStore, open_store
+from eventstore.event_store import EventStore
 from eventstore.feed import divergence
 from eventstore.feed.cursor import NONE
 from eventstore.feed.divergence import LostSession, Records
 from eventstore.feed.entries import entry_text
-from eventstore.feed.tenant_feed import Feed, FeedItem
+from eventstore.feed.tenant_feed import FeedItem
 from projections.projector.generation import PROJECT
-from projections.read_models import ReadModels
 from tests.integration.losses import WAYS, Losing
 from tests.integration.models import check, session_ids, snapshot
-from tests.integration.stores import TENANT, chosen, create, note, send, stored, until
+from tests.integration.stores import (
+    TENANT,
+    chosen,
+    client_of,
+    close,
+    create,
+    models_of,
+    note,
+    open_at,
+    send,
+    stored,
+    until,
+)
 
 pytestmark = pytest.mark.anyio
 PARTITIONS = 4
@@ -68,7 +80,7 @@ class Stores:
         self.open_ones = list[EventStore]()
 
     async def open(self, *, start: bool = True) -> EventStore:
-        self.open_ones.append(await open_store(self.engine.url, chosen(partitions=PARTITIONS), start=start))
+        self.open_ones.append(await open_at(self.engine.url, chosen(partitions=PARTITIONS), start=start))
         return self.open_ones[-1]
 
     async def lose(self) -> None:
@@ -80,7 +92,7 @@ class Stores:
 
 async def answers(store: EventStore) -> bool:
     try:
-        return bool(await store.connection.command("PING"))
+        return bool(await client_of(store).command("PING"))
     except StoreUnavailable:
         return False
 
@@ -90,15 +102,14 @@ async def stores(engine: Losing) -> AsyncGenerator[Stores]:
     opened = Stores(engine)
     yield opened
     for store in opened.open_ones:
-        await store.close()
+        await close(store)
 
 
 Following = AsyncGenerator[list[FeedItem]]
 
 
 def following(store: EventStore, cursor: str | None = None) -> Following:
-    feed = Feed(store.connection, store.keys, store.hub, store.cursor_secret)
-    return cast("Following", feed.follow(TENANT, cursor))
+    return cast("Following", store.follow_tenant(TENANT, cursor))
 
 
 async def take(items: Following, count: int) -> list[FeedItem]:
@@ -143,7 +154,7 @@ async def lose_three(stores: Stores, store: EventStore) -> str:
 async def test_a_cursor_into_what_was_lost_hears_where_to_go_on(stores: Stores) -> None:
     store = await stores.open(start=False)
     cursor = await lose_three(stores, store)
-    await store.watch.look()
+    await store._monitor.check()
     await send(store, note("other"))
     error = await refused(store, cursor)
     assert error.members.keys() == {"cursor", "sessions"}, "nothing of what is anybody's"
@@ -168,13 +179,13 @@ async def test_a_cursor_tells_it_though_the_server_that_wrote_is_gone(stores: St
     writer = await stores.open(start=False)
     cursor = await lose_three(stores, writer)
     other = await stores.open(start=False)
-    assert await Records(other.connection).all() == []
+    assert await Records(client_of(other)).all() == []
     error = await refused(other, cursor)
-    (loss,) = await Records(other.connection).all()
+    (loss,) = await Records(client_of(other)).all()
     assert loss.partition == other.session_keys(TENANT, "s1").partition.number
     assert (loss.sessions, error.members["sessions"]) == ([], [])
     await refused(other, cursor)
-    assert await Records(other.connection).all() == [loss], "recorded once"
+    assert await Records(client_of(other)).all() == [loss], "recorded once"
 
 
 async def test_an_open_stream_is_cut_and_tells_nothing_that_came_after_the_loss(stores: Stores) -> None:
@@ -294,7 +305,7 @@ async def test_a_process_goes_on_writing_on_what_is_there(stores: Stores) -> Non
 
 async def test_read_models_show_what_is_there(stores: Stores) -> None:
     store = await stores.open()
-    models = ReadModels(store)
+    models = models_of(store)
     await create(store)
     await create(store, "s2")
     assert len(await session_ids(models)) == 2
@@ -315,12 +326,12 @@ async def test_a_projector_writes_nothing_that_was_lost_while_it_folded(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await stores.open(start=False)
-    models = ReadModels(store)
+    models = models_of(store)
     await create(store)
     await session_ids(models)
     await stores.engine.keep()
     await send(store, note("lost 1"), note("lost 2"))
-    run, held = store.connection.run, asyncio.Event()
+    run, held = client_of(store).run, asyncio.Event()
 
     async def lose_first(call: Any) -> Any:
         if call.script is PROJECT and not held.is_set():
@@ -328,7 +339,7 @@ async def test_a_projector_writes_nothing_that_was_lost_while_it_folded(
             await stores.lose()
         return await run(call)
 
-    monkeypatch.setattr(store.connection, "run", lose_first)
+    monkeypatch.setattr(client_of(store), "run", lose_first)
     await session_ids(models)
     assert held.is_set()
     await send(store, note("other"))
@@ -345,18 +356,23 @@ async def test_a_server_notices_by_itself_and_names_what_it_knows(
 ) -> None:
     store = await stores.open()
     counted = list[int]()
-    store.watch.on_noticed.append(counted.append)
+
+    class Counting(CommitListener):
+        def loss_found(self, partitions: int) -> None:
+            counted.append(partitions)
+
+    store.listen(Counting())
     await lose_three(stores, store)
-    records = Records(store.connection)
+    records = Records(client_of(store))
     await until(lambda: records.all())
     (loss,) = await records.all()
     assert loss.sessions == [LostSession(TENANT, "s1", acknowledged=5, common=2)]
-    newest = await store.connection.client.xrevrange(store.keys.partition(loss.partition).feed, count=1)
+    newest = await client_of(store).client.xrevrange(store.keys.partition(loss.partition).feed, count=1)
     assert entry_text(loss.common).encode() == newest[0][0]
     await until(lambda: counted == [1])
     lines = [record.message for record in caplog.records if "has lost acknowledged events" in record.message]
     assert len(lines) == 1
-    await store.watch.look()
+    await store._monitor.check()
     assert (len(await records.all()), counted) == (1, [1]), "noticed once"
 
 
@@ -365,8 +381,8 @@ async def test_a_loss_is_noticed_though_newer_commits_came_before_anybody_looked
     await lose_three(stores, store)
     for _ in range(3):
         await send(store, note("other"))
-    await store.watch.look()
-    (loss,) = await Records(store.connection).all()
+    await store._monitor.check()
+    (loss,) = await Records(client_of(store)).all()
     assert loss.sessions == [LostSession(TENANT, "s1", acknowledged=5, common=2)]
 
 
@@ -377,16 +393,16 @@ async def test_sessions_and_deletions_that_were_lost_whole_are_named(stores: Sto
     await create(store, "gone")
     await store.delete(TENANT, "s1")
     await stores.lose()
-    await store.watch.look()
-    found = [one for loss in await Records(store.connection).all() for one in loss.sessions]
+    await store._monitor.check()
+    found = [one for loss in await Records(client_of(store)).all() for one in loss.sessions]
     assert sorted((one.session_id, one.acknowledged, one.common) for one in found) == [("gone", 1, 0), ("s1", 0, 0)]
 
 
 async def test_what_was_acknowledged_by_an_operator_is_not_recorded_again(stores: Stores) -> None:
     store = await stores.open(start=False)
     cursor = await lose_three(stores, store)
-    await store.watch.look()
-    records = Records(store.connection)
+    await store._monitor.check()
+    records = Records(client_of(store))
     assert await records.all()
     await records.acknowledge(await records.all(), await records.now())
     assert await records.all() == []
@@ -396,7 +412,7 @@ async def test_what_was_acknowledged_by_an_operator_is_not_recorded_again(stores
 
 async def test_what_was_noticed_after_it_was_told_is_not_forgotten(plain: Losing) -> None:
     store = await Stores(plain).open(start=False)
-    records = Records(store.connection)
+    records = Records(client_of(store))
     soon = await records.now() + 60_000  # what is lost is newer than what anybody has acknowledged
 
     async def lose(number: int, *names: str) -> None:
@@ -412,8 +428,8 @@ async def test_what_was_noticed_after_it_was_told_is_not_forgotten(plain: Losing
     left = {loss.partition: [one.session_id for one in loss.sessions] for loss in await records.all()}
     assert left == {1: ["named-since"], 2: ["noticed-since"]}
     await records.acknowledge(await records.all(), until_then)
-    assert await store.connection.command("HKEYS", "layby:diverged") == [b"acknowledged"]
-    await store.close()
+    assert await client_of(store).command("HKEYS", "layby:diverged") == [b"acknowledged"]
+    await close(store)
 
 
 async def test_a_flushed_store_is_told_and_goes_on(plain: Losing) -> None:
@@ -423,26 +439,26 @@ async def test_a_flushed_store_is_told_and_goes_on(plain: Losing) -> None:
     (item,) = await read(store, 1)
     tail = Tail(store)
     await until(lambda: len(tail.lines) == 1)
-    await store.connection.command("FLUSHALL")
+    await client_of(store).command("FLUSHALL")
     error = await refused(store, item.cursor)
-    assert [loss.common for loss in await Records(store.connection).all()] == [NONE]
-    await store.watch.look()
+    assert [loss.common for loss in await Records(client_of(store)).all()] == [NONE]
+    await store._monitor.check()
     assert isinstance(await tail.cut(), Diverged)
-    assert int(await store.connection.command("HGET", "layby:store", "partitions")) == PARTITIONS
+    assert int(await client_of(store).command("HGET", "layby:store", "partitions")) == PARTITIONS
     with pytest.raises(SessionNotFound):
         await send(store, note("too late"))
     await create(store)
     assert [one.seq for one in await read(store, 1, error.members["cursor"])] == [1]
-    await store.close()
+    await close(store)
 
 
 async def test_nothing_is_noticed_where_nothing_was_lost(plain: Losing, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several servers, sessions that come and go, a feed that is trimmed, more commits than are remembered."""
     monkeypatch.setattr(divergence, "REMEMBERED", 16)
     settings = chosen(partitions=2, feed_keep=100)
-    servers = [await open_store(plain.url, settings, start=False) for _ in range(2)]
+    servers = [await open_at(plain.url, settings, start=False) for _ in range(2)]
     await create(servers[0], "early")
-    await servers[0].watch.look()
+    await servers[0]._monitor.check()
 
     async def write(number: int) -> None:
         store = servers[number % 2]
@@ -454,22 +470,22 @@ async def test_nothing_is_noticed_where_nothing_was_lost(plain: Losing, monkeypa
 
     await asyncio.gather(*map(write, range(12)))
     for store in servers:
-        store.watch.suspect()
-        await store.watch.look()
-        assert await Records(store.connection).all() == []
-        await store.close()
+        store._monitor.schedule_check()
+        await store._monitor.check()
+        assert await Records(client_of(store)).all() == []
+        await close(store)
 
 
 async def test_the_record_stays_small(plain: Losing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(divergence, "MOST_FIELDS", 8)
     store = await Stores(plain).open(start=False)
-    records = Records(store.connection)
+    records = Records(client_of(store))
     for number in range(12):
         sessions = [LostSession(TENANT, f"s{n}", 5, 2) for n in range(12)]
         await records.add([divergence.Divergence(number, 0, (1, 0), (1 << 44, 0), sessions)])
-    assert await store.connection.command("HLEN", "layby:diverged") == 8
+    assert await client_of(store).command("HLEN", "layby:diverged") == 8
     assert len(await records.all()) == 5
-    await store.close()
+    await close(store)
 
 
 # What operators see
@@ -484,7 +500,7 @@ def layby(*arguments: str) -> subprocess.CompletedProcess[str]:
 async def test_verify_names_it_until_it_is_acknowledged(stores: Stores) -> None:
     store = await stores.open(start=False)
     await lose_three(stores, store)
-    await store.watch.look()
+    await store._monitor.check()
     done = await asyncio.to_thread(layby, "--redis-url", stores.engine.url)
     assert (done.returncode, done.stderr) == (3, "")
     partition, session, summary = done.stdout.splitlines()

@@ -14,6 +14,7 @@ import pytest
 from redis import exceptions as redis_errors
 from redis.asyncio import Redis
 
+from eventstore.redis_client.connections import is_quiet
 from eventstore.redis_client.node import MAX_CONNECTIONS, connect
 from eventstore.redis_client.round_trip import Exchange
 from proofs import faults
@@ -63,7 +64,7 @@ async def test_a_connection_that_was_cut_while_nobody_used_it_is_replaced_at_onc
         await redis.execute_command("CLIENT", "KILL", "ID", one)
 
     async def is_known() -> bool:
-        return not any([await each.is_quiet() for each in exchange._idle])
+        return not any([await is_quiet(each) for each in exchange._idle])
 
     await until(is_known)
     after = await ids(exchange, 3)

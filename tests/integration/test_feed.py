@@ -11,14 +11,15 @@ from typing import Any, cast
 
 import pytest
 
+from eventstore.commit.listener import CommitListener
 from eventstore.domain.commands import Actor, CreateSession, NewEvent, Publish
 from eventstore.domain.errors import CursorTooOld, Diverged, InvalidRequest
 from eventstore.embedded.engine import EmbeddedEngine
-from eventstore.event_store import EventStore, open_store
+from eventstore.event_store import EventStore
 from eventstore.feed import backfill, follower, tenant_feed
 from eventstore.feed import reader as feed_reader
 from eventstore.feed.tenant_feed import NOW, Feed, FeedItem
-from tests.integration.stores import chosen
+from tests.integration.stores import chosen, client_of, close, open_at
 
 pytestmark = pytest.mark.anyio
 ME = Actor("test")
@@ -41,7 +42,7 @@ class World:
 
     def __init__(self, store: EventStore) -> None:
         self.store: EventStore = store
-        self.feed: Feed = Feed(store.connection, store.keys, store.hub, store.cursor_secret)
+        self.feed: Feed = store._feed
         self.seqs: dict[str, int] = {}
 
     async def create(self, session_id: str, tenant: str = "acme") -> str:
@@ -111,9 +112,14 @@ async def opened(tmp_path: Path) -> AsyncIterator[Open]:
     url = await engine.start()
 
     async def open_world(**settings: Any) -> World:
-        store = await open_store(url, chosen(**settings), start=False)
+        store = await open_at(url, chosen(**settings), start=False)
         listening = asyncio.Event()
-        store.hub.on_resync.append(listening.set)
+
+        class Listening(CommitListener):
+            def announcements_missed(self) -> None:
+                listening.set()
+
+        store.listen(Listening())
         store.start()
         stores.append(store)
         await listening.wait()
@@ -121,7 +127,7 @@ async def opened(tmp_path: Path) -> AsyncIterator[Open]:
 
     yield open_world
     for store in stores:
-        await store.close()
+        await close(store)
     await engine.stop()
 
 
@@ -212,7 +218,7 @@ async def test_writers_at_the_same_time_and_readers_that_come_back(opened: Open)
 async def test_news_that_get_lost_cost_time_and_no_event(opened: Open, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tenant_feed, "POLL_S", 0.1)
     world = await opened(partitions=4)
-    world.store.hub.on_partition.clear()
+    world.store.stop_listening(world.store._feed._board)
     async with world.following(NOW) as following, asyncio.timeout(PATIENCE_S):
         await world.create("s")
         assert [told(item) for item in await anext(following)] == [("s", 1)]
@@ -274,7 +280,7 @@ async def trimmed(world: World, sessions: int = 6, commits: int = 120, count: in
     await world.create("first")
     early = await world.read(1)
     await world.fill(sessions, commits, count)
-    info = await world.store.connection.client.xinfo_stream(world.store.keys.partition(0).feed)
+    info = await client_of(world.store).client.xinfo_stream(world.store.keys.partition(0).feed)
     assert info["entries-added"] > info["length"]
     return early
 
@@ -303,7 +309,7 @@ async def test_a_feed_that_is_gone_is_told(opened: Open):
     world = await opened(partitions=1)
     await world.create("s")
     (item,) = await world.read(1)
-    await world.store.connection.client.delete(world.store.keys.partition(0).feed)
+    await client_of(world.store).client.delete(world.store.keys.partition(0).feed)
     with pytest.raises(Diverged):
         async with world.following(item.cursor):
             pass
@@ -314,8 +320,8 @@ async def test_a_feed_with_another_past_is_told(opened: Open):
     await world.fill(1, 2)
     whole = await world.read(3)
     feed = world.store.keys.partition(0).feed
-    entries = await world.store.connection.client.xrange(feed)
-    await world.store.connection.client.xdel(feed, entries[-1][0])
+    entries = await client_of(world.store).client.xrange(feed)
+    await client_of(world.store).client.xdel(feed, entries[-1][0])
     with pytest.raises(Diverged):
         async with world.following(whole[-1].cursor):
             pass
@@ -421,7 +427,7 @@ async def test_a_follower_that_waits_asks_nothing(opened: Open):
     await world.fill(3, 2)
 
     async def scripts_run() -> int:
-        stats = await world.store.connection.client.info("commandstats")
+        stats = await client_of(world.store).client.info("commandstats")
         return stats["cmdstat_evalsha"]["calls"]
 
     async with world.following() as following:
@@ -439,14 +445,14 @@ async def test_a_follower_that_waits_asks_nothing(opened: Open):
 
 async def test_many_followers_share_the_connections(opened: Open):
     world = await opened()
-    before = len(await world.store.connection.client.client_list())
+    before = len(await client_of(world.store).client.client_list())
     streams = [world.following(NOW) for _ in range(100)]
     followings = await asyncio.gather(*(stream.__aenter__() for stream in streams))
     await world.create("s")
     async with asyncio.timeout(PATIENCE_S):
         for items in await asyncio.gather(*map(anext, followings)):
             assert [told(item) for item in items] == [("s", 1)]
-    assert len(await world.store.connection.client.client_list()) <= before + 16
+    assert len(await client_of(world.store).client.client_list()) <= before + 16
     for stream in streams:
         await stream.__aexit__(None, None, None)
 
@@ -457,7 +463,7 @@ async def test_many_followers_that_come_back_and_have_missed_nothing_share_one_l
     cursor = (await world.read(len(world.events)))[-1].cursor
 
     async def commands_run() -> dict[str, int]:
-        stats = await world.store.connection.client.info("commandstats")
+        stats = await client_of(world.store).client.info("commandstats")
         return {name: stats[name]["calls"] for name in ("cmdstat_evalsha", "cmdstat_xrevrange")}
 
     before = await commands_run()
@@ -477,7 +483,7 @@ async def test_many_followers_that_come_back_and_have_missed_nothing_share_one_l
 async def test_no_error_ends_the_search_for_lost_news(opened: Open, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tenant_feed, "POLL_S", 0.05)
     world = await opened(partitions=4)
-    world.store.hub.on_partition.clear()
+    world.store.stop_listening(world.store._feed._board)
     failures, newest = [RuntimeError("never seen before")] * 3, world.feed._newest
 
     async def failing() -> Any:
@@ -498,7 +504,7 @@ async def test_news_cost_followers_that_are_busy_nothing():
     board, idle, late = follower.Board(), asyncio.Event(), asyncio.Event()
     board.idle.add(idle)
     for partition in (3, 1, 3, 2):
-        board.put(partition)
+        board.partition_changed(partition)
     assert (idle.is_set(), board.idle) == (True, set())
     board.idle.add(late)
     assert not late.is_set()

@@ -9,7 +9,7 @@ import pytest
 from eventstore.event_store import EventStore
 from projections.read_models import ReadModels
 from tests.integration.models import inbox, names
-from tests.integration.stores import TENANT, create, send
+from tests.integration.stores import TENANT, create, models_of, send
 from tests.unit.domain.given import ask
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ async def models(store: EventStore, monkeypatch: pytest.MonkeyPatch) -> ReadMode
             await create(store, f"s{n}")
         large = ask(f"c{n}", tool_args={"text": LARGE}, expires_in_ms=60_000 + 1_000 * n)
         await send(store, large, session_id=f"s{n % 5}")
-    return ReadModels(store)
+    return models_of(store)
 
 
 async def test_the_inbox_ends_a_page_of_large_calls_early_and_goes_on_behind_it(models: ReadModels) -> None:

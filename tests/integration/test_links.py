@@ -8,8 +8,8 @@ import socket
 import socketserver
 import struct
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Generator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,38 +18,14 @@ from redis.exceptions import ConnectionError as Lost
 from eventstore.redis_client.node import AWAY, Node, Request, connect
 from eventstore.redis_client.sentinel import Watched
 from eventstore.redis_client.url import parse
+from tests.integration.played_engine import client_of, introduced
 
 pytestmark = pytest.mark.anyio
-Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
     return "asyncio", {"use_uvloop": request.param}
-
-
-@asynccontextmanager
-async def client_of(handler: Handler) -> AsyncGenerator[Any]:
-    """A client of an engine that answers as the handler does."""
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await handler(reader, writer)
-        except (OSError, EOFError):
-            pass
-        finally:
-            writer.transport.abort()
-
-    async with await asyncio.start_server(handle, "127.0.0.1", 0) as server:
-        client = connect(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0")
-        yield client
-        await client.aclose()
-        await client.connection_pool.disconnect()
-
-
-async def introduced(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.readuntil(b"LIB-VER")  # the last that redis-py sends of itself
-    writer.write(b"+OK\r\n" * 2)
 
 
 class _Moody(socketserver.BaseRequestHandler):

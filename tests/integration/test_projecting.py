@@ -24,7 +24,7 @@ from projections.read_models import ReadModels
 from projections.redis_keys import Layout
 from tests.integration.conftest import OpenStore
 from tests.integration.models import check, dump, folded, leftovers, names, project, served, session_ids
-from tests.integration.stores import TENANT, create, note, send, until
+from tests.integration.stores import TENANT, client_of, create, models_of, note, send, until
 from tests.integration.wandering import Wanderer
 from tests.unit.domain.given import approve, ask, event, reject, turn
 
@@ -34,7 +34,7 @@ Run = Callable[[ScriptCall], Awaitable[Any]]
 
 @pytest.fixture
 def models(store: EventStore) -> ReadModels:
-    return ReadModels(store)
+    return models_of(store)
 
 
 class Killed(Exception):
@@ -113,11 +113,11 @@ async def test_a_lost_answer_is_not_applied_twice(store: EventStore, models: Rea
 
 
 def _url(store: EventStore) -> str:
-    return "unix://" + store.connection.client.connection_pool.connection_kwargs["path"]
+    return "unix://" + client_of(store).client.connection_pool.connection_kwargs["path"]
 
 
 async def test_two_projectors_at_once_write_every_change_once(store: EventStore, other: EventStore):
-    mine, theirs = ReadModels(store), ReadModels(other)
+    mine, theirs = models_of(store), models_of(other)
     wanderers = [Wanderer(store, f"s{n}", n) for n in range(6)]
     for wanderer in wanderers:
         await wanderer.begin()
@@ -130,7 +130,7 @@ async def test_two_projectors_at_once_write_every_change_once(store: EventStore,
 
 async def test_an_old_reading_is_refused_as_a_whole(store: EventStore, models: ReadModels, redis: Redis):
     number = await _story(store)
-    zombie = of_partition(store, store.connection, number)
+    zombie = of_partition(store, client_of(store), number)
     reading = await zombie.unread()
     await models.catch_up(number)
     before = await dump(store)
@@ -147,9 +147,9 @@ async def test_an_old_reading_is_refused_as_a_whole(store: EventStore, models: R
 
 async def test_a_zombie_leaves_nothing_in_a_generation_that_is_over(store: EventStore, models: ReadModels):
     number = await _story(store)
-    zombie = of_partition(store, store.connection, number)
+    zombie = of_partition(store, client_of(store), number)
     reading = await zombie.unread()
-    await Rebuild(store.connection, store.keys).all()
+    await Rebuild(client_of(store), store.keys).all()
     with pytest.raises(Moved):
         await zombie._take_in(reading)
     await check(models, store)
@@ -157,7 +157,7 @@ async def test_a_zombie_leaves_nothing_in_a_generation_that_is_over(store: Event
 
 async def test_a_zombie_cannot_bring_a_deleted_session_back(store: EventStore, models: ReadModels):
     number = await _story(store)
-    zombie = of_partition(store, store.connection, number)
+    zombie = of_partition(store, client_of(store), number)
     reading = await zombie.unread()
     await store.delete(TENANT, "s0")
 
@@ -180,7 +180,7 @@ async def test_a_deletion_is_not_half_done_when_another_projects_the_session_mea
     await create(store, agent="ann")
     await send(store, ask())
     number = store.session_keys(TENANT, "s1").partition.number
-    reading = await of_partition(store, store.connection, number).unread()
+    reading = await of_partition(store, client_of(store), number).unread()
     release, waiting = asyncio.Event(), asyncio.Event()
 
     async def held(run: Run, call: ScriptCall) -> Any:
@@ -248,7 +248,7 @@ async def test_a_feed_that_was_trimmed_behind_the_checkpoint_leads_to_a_rebuild(
         await send(store, ask(f"x{n}"), session_id="s0")
     await store.delete(TENANT, "s0")
     feed = store.keys.partition(number).feed
-    await store.connection.client.xtrim(feed, maxlen=3, approximate=False)
+    await client_of(store).client.xtrim(feed, maxlen=3, approximate=False)
     await asyncio.gather(*(models.catch_up(number) for _ in range(4)))
     assert "trimmed" in caplog.text
     assert await served(store, number) != "0"
@@ -264,7 +264,7 @@ async def test_a_feed_that_was_trimmed_before_anything_was_projected_leads_to_a_
     store: EventStore, models: ReadModels
 ):
     number = await _story(store)
-    await store.connection.client.xtrim(store.keys.partition(number).feed, maxlen=2, approximate=False)
+    await client_of(store).client.xtrim(store.keys.partition(number).feed, maxlen=2, approximate=False)
     assert "s0" in await session_ids(models)
     await until(lambda: _clean(store))
     await check(models, store)
@@ -275,18 +275,18 @@ async def test_one_broken_log_does_not_stop_the_sessions_beside_it(
 ):
     number = await _story(store)
     keys = store.session_keys(TENANT, "s0")
-    await store.connection.client.delete(keys.events)
-    await store.connection.client.xadd(keys.events, {"e": "{", "h": ""}, id="1-0")
-    await store.connection.client.xadd(keys.events, {"e": "{", "h": ""}, id="4-0")
+    await client_of(store).client.delete(keys.events)
+    await client_of(store).client.xadd(keys.events, {"e": "{", "h": ""}, id="1-0")
+    await client_of(store).client.xadd(keys.events, {"e": "{", "h": ""}, id="4-0")
     await models.catch_up(number)
     shown = await session_ids(models)
     assert "s0" not in shown
     assert len(shown) == 3
     assert await names(models)
     assert caplog.text.count("session s0 cannot be projected") == 1
-    await Rebuild(store.connection, store.keys).all()
+    await Rebuild(client_of(store), store.keys).all()
     assert await session_ids(models) == shown
-    await store.connection.client.flushall()
+    await client_of(store).client.flushall()
 
 
 async def test_thousands_of_events_between_two_projections_are_all_taken_in(store: EventStore, models: ReadModels):
@@ -314,13 +314,13 @@ async def test_no_view_is_stored_that_ends_within_a_commit(
     async def applied(generation: Generation, *given: Any) -> None:
         await apply(generation, *given)
         view = generation.layout.session(TENANT, "s1").view
-        stored.append(int(await store.connection.command("HGET", view, "seq") or 0))
+        stored.append(int(await client_of(store).command("HGET", view, "seq") or 0))
 
     monkeypatch.setattr(Generation, "_apply", applied)
     await project(models, store)
     assert {*stored} <= {0, *ends} and stored[-1] == ends[-1]
     await send(store, note("late"))
-    await Rebuild(store.connection, store.keys).all()
+    await Rebuild(client_of(store), store.keys).all()
     await check(models, store)
 
 
@@ -331,10 +331,10 @@ async def test_a_commit_of_more_calls_than_lua_unpacks_at_once_is_projected(stor
     writes, layout = Writes(), Layout(partition, await served(store, partition.number))
     for n in range(5_000):
         writes.add("ZADD", layout.inbox(TENANT, "X", tool=None, agent=None), n, f"m{n}")
-    await Generation(store.connection, store.keys, layout, served=True)._apply("", writes)
+    await Generation(client_of(store), store.keys, layout, served=True)._apply("", writes)
     key = layout.inbox(TENANT, "X", tool=None, agent=None)
-    assert await store.connection.command("ZCARD", key) == 5_000
-    await store.connection.command("UNLINK", key)
+    assert await client_of(store).command("ZCARD", key) == 5_000
+    await client_of(store).command("UNLINK", key)
 
 
 async def test_no_script_call_grows_with_what_is_to_be_projected(store: EventStore, models: ReadModels):
@@ -382,7 +382,7 @@ async def test_catching_up_ends_while_others_go_on_writing(store: EventStore, mo
 
 async def test_the_background_work_takes_in_what_nobody_asks_for(opened: OpenStore):
     store = await opened()
-    models = ReadModels(store)
+    models = models_of(store)
     models.start()
     try:
         for n in range(8):
@@ -410,7 +410,7 @@ async def test_a_generation_that_another_process_switched_is_noticed_by_every_re
         lambda: models.inbox(TENANT, tool_name=None, agent=None, limit=10, cursor=None),
     ):
         before = await read()
-        await Rebuild(other.connection, other.keys).all()
+        await Rebuild(client_of(other), other.keys).all()
         assert await read() == before
 
 
@@ -422,15 +422,15 @@ async def test_a_new_generation_that_is_behind_is_caught_up_before_it_is_shown(
     partition = store.session_keys(TENANT, "s1").partition
     old, new = Layout(partition, "0"), Layout(partition, "new")
     await project(models, store)
-    built = Generation(other.connection, other.keys, new, served=False)
-    await other.connection.command("SET", new.checkpoint, "")
+    built = Generation(client_of(other), other.keys, new, served=False)
+    await client_of(other).command("SET", new.checkpoint, "")
     await built.catch_up()
     await send(store, ask())
     await project(models, store)
     assert models._upkeep.projectors[partition.number].layout == old
-    await other.connection.command("SET", redis_keys.current(partition), "new")
+    await client_of(other).command("SET", redis_keys.current(partition), "new")
     assert await names(models) == ["s1/c1"]
-    await Rebuild(store.connection, store.keys).clear()
+    await Rebuild(client_of(store), store.keys).clear()
     await check(models, store)
 
 
@@ -440,19 +440,19 @@ async def test_a_switch_after_catching_up_is_noticed_before_the_page_is_shown(
     await create(store)
     partition = store.session_keys(TENANT, "s1").partition
     new = Layout(partition, "new")
-    await store.connection.command("SET", new.checkpoint, "")
-    await Generation(store.connection, store.keys, new, served=False).catch_up()
+    await client_of(store).command("SET", new.checkpoint, "")
+    await Generation(client_of(store), store.keys, new, served=False).catch_up()
     catch_up_all = models._upkeep.catch_up_all
 
     async def then_switch(numbers: Any) -> Any:
         caught_up = await catch_up_all(numbers)
-        await store.connection.command("SET", redis_keys.current(partition), "new")
+        await client_of(store).command("SET", redis_keys.current(partition), "new")
         return caught_up
 
     monkeypatch.setattr(models._upkeep, "catch_up_all", then_switch)
     await send(store, ask())
     assert await names(models) == ["s1/c1"]
-    await Rebuild(store.connection, store.keys).clear()
+    await Rebuild(client_of(store), store.keys).clear()
     await check(models, store)
 
 
@@ -464,7 +464,7 @@ async def test_a_damaged_model_is_built_anew_and_stops_nobody(
     number = await _story(store)
     await models.catch_up(number)
     damaged = getattr(Layout(store.keys.partition(number), "0").session(TENANT, "s0"), part)
-    await store.connection.client.hset(damaged, field, "{")
+    await client_of(store).client.hset(damaged, field, "{")
     if part == "view":  # then the snapshot is folded from the log
         assert json.loads((await models.session(TENANT, "s0"))[1])["calls_total"] == 2
     await send(store, reject("c2"), session_id="s0")

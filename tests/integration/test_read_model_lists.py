@@ -14,7 +14,7 @@ from eventstore.event_store import EventStore
 from projections.read_models import ReadModels
 from tests.integration.conftest import OpenStore
 from tests.integration.models import check, dump, inbox, leftovers, names, project, session_ids, sessions
-from tests.integration.stores import TENANT, create, note, now, passed, send, stored
+from tests.integration.stores import TENANT, client_of, create, models_of, note, now, passed, send, stored
 from tests.unit.domain.given import HOUR, approve, ask, connect, event, reject, turn
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def models(store: EventStore) -> ReadModels:
-    return ReadModels(store)
+    return models_of(store)
 
 
 async def deadlines(models: ReadModels) -> list[int]:
@@ -78,7 +78,7 @@ async def test_the_inbox_filters_by_status_tool_and_agent_and_by_both(store: Eve
 
 async def test_overdue_calls_expire_before_a_list_is_shown(opened: OpenStore):
     idle = await opened(start=False)
-    models = ReadModels(idle)
+    models = models_of(idle)
     for n in range(70):
         await create(idle, f"s{n}")
         await send(idle, ask("c", expires_in_ms=600_000 if n % 2 else 50), session_id=f"s{n}")
@@ -92,16 +92,16 @@ async def test_overdue_calls_expire_before_a_list_is_shown(opened: OpenStore):
 
 async def test_a_session_that_cannot_expire_does_not_hide_the_others(opened: OpenStore):
     idle = await opened(start=False)
-    models = ReadModels(idle)
+    models = models_of(idle)
     for name in ("s1", "s2"):
         await create(idle, name)
         await send(idle, ask("c", expires_in_ms=50), session_id=name)
     due = await _deadline(idle, "s2")
     keys = idle.session_keys(TENANT, "s1")
-    await idle.connection.client.xadd(keys.events, {"e": "{}", "h": ""}, id="1000-0")  # the next commit finds it lost
+    await client_of(idle).client.xadd(keys.events, {"e": "{}", "h": ""}, id="1000-0")  # the next commit finds it lost
     await passed(idle, due)
     assert await names(models, status="EXPIRED") == ["s2/c"]
-    await idle.connection.client.flushall()
+    await client_of(idle).client.flushall()
 
 
 async def _deadline(store: EventStore, session_id: str) -> int:

@@ -21,7 +21,7 @@ from projections.read_models import ReadModels
 from tests.integration import models as stored_models
 from tests.integration.conftest import OpenStore
 from tests.integration.models import project, snapshot
-from tests.integration.stores import TENANT, create, note, passed, send, stored, until
+from tests.integration.stores import TENANT, client_of, create, models_of, note, passed, send, stored, until
 from tests.integration.wandering import Wanderer
 from tests.unit.domain.given import approve, ask, event, reject, turn
 
@@ -31,13 +31,13 @@ COPY = "copy"
 
 @pytest.fixture
 def models(store: EventStore) -> ReadModels:
-    return ReadModels(store)
+    return models_of(store)
 
 
 async def append(store: EventStore, keys: SessionKeys, line: bytes) -> None:
     """One more event of a log, as a commit that holds nothing else would leave it."""
     seq, partition = json.loads(line)["seq"], keys.partition
-    pipe = store.connection.client.pipeline(transaction=False)
+    pipe = client_of(store).client.pipeline(transaction=False)
     pipe.xadd(keys.events, {"e": line, "h": ""}, id=f"{seq}-0")
     pipe.hset(keys.head, mapping={"rev": f"r{seq}", "seq": seq, "time": 0, "state": "{}", "due": ""})
     pipe.zadd(partition.sessions, {keys.member: 0})
@@ -52,11 +52,11 @@ class Copy:
         self.models = models
         self._store = store
         self._keys = store.session_keys(COPY, "s1")
-        self._rebuild = Rebuild(store.connection, store.keys)
+        self._rebuild = Rebuild(client_of(store), store.keys)
 
     async def follow(self, *, project_every: int, rebuild_every: int, compare_every: int = 1) -> None:
         """What is stored changes at every so many events; the snapshot never depends on it."""
-        entries = await self._store.connection.client.xrange(self._store.session_keys(TENANT, "s1").events)
+        entries = await client_of(self._store).client.xrange(self._store.session_keys(TENANT, "s1").events)
         past: Any = None
         for seq, (_, fields) in enumerate(entries, 1):
             await append(self._store, self._keys, fields[b"e"])
@@ -111,7 +111,7 @@ async def test_windows_roll_over_many_steps_and_calls_but_keep_what_is_open(stor
 async def test_an_acknowledged_event_is_in_the_very_next_answer(
     store: EventStore, models: ReadModels, other: EventStore, background: bool
 ):
-    elsewhere = ReadModels(other)
+    elsewhere = models_of(other)
     if background:
         models.start()
         elsewhere.start()
@@ -144,7 +144,7 @@ async def test_an_acknowledged_event_is_in_the_very_next_answer(
 
 async def test_a_snapshot_lets_what_is_overdue_expire_first(opened: OpenStore):
     idle = await opened(start=False)
-    models = ReadModels(idle)
+    models = models_of(idle)
     await create(idle)
     await send(idle, ask("c1", expires_in_ms=30))
     due = parse((await snapshot(models))["calls"][0]["expires_at"])
@@ -180,7 +180,7 @@ async def test_a_renewed_lease_is_no_event_and_leaves_the_snapshot_as_it_is(stor
     before = await models.session(TENANT, "s1")
     await send(store, ClaimCall("c1", "w1", 120_000))
     assert await models.session(TENANT, "s1") == before
-    await Rebuild(store.connection, store.keys).all()
+    await Rebuild(client_of(store), store.keys).all()
     assert await models.session(TENANT, "s1") == before
 
 

@@ -6,11 +6,9 @@ from collections.abc import Generator
 
 import pytest
 
-from eventstore.event_store import open_store
 from projections.projector.rebuild import Rebuild
-from projections.read_models import ReadModels
 from tests.integration.models import check, inbox, names, session_ids, snapshot
-from tests.integration.stores import TENANT, chosen, create, send
+from tests.integration.stores import TENANT, chosen, client_of, close, create, models_of, open_at, send
 from tests.scripts.engines import cluster_node
 from tests.unit.domain.given import approve, ask, connect, turn
 
@@ -24,8 +22,8 @@ def cluster_url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
 
 
 async def test_every_read_and_every_write_keeps_to_one_slot(cluster_url: str):
-    store = await open_store(cluster_url, chosen(partitions=8), start=False)
-    models = ReadModels(store)
+    store = await open_at(cluster_url, chosen(partitions=8), start=False)
+    models = models_of(store)
     try:
         for n in range(20):
             await create(store, f"s{n}", agent="ann")
@@ -40,7 +38,7 @@ async def test_every_read_and_every_write_keeps_to_one_slot(cluster_url: str):
         await store.delete(TENANT, "s4")
         assert len(await session_ids(models, limit=1_000)) == 19
         await check(models, store)
-        await Rebuild(store.connection, store.keys).all()
+        await Rebuild(client_of(store), store.keys).all()
         await check(models, store)
     finally:
-        await store.close()
+        await close(store)

@@ -18,7 +18,7 @@ from projections.projector.rebuild import SWITCH, Rebuild
 from projections.read_models import ReadModels
 from projections.redis_keys import REBUILDING
 from tests.integration.models import check, dump, folded, leftovers, names, project, served, session_ids, snapshot
-from tests.integration.stores import TENANT, create, note, send, until
+from tests.integration.stores import TENANT, client_of, create, models_of, note, send, until
 from tests.integration.wandering import Wanderer
 from tests.unit.domain.given import approve, ask, event, reject, turn
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def models(store: EventStore) -> ReadModels:
-    return ReadModels(store)
+    return models_of(store)
 
 
 async def _fill(store: EventStore, sessions: int = 12) -> None:
@@ -39,7 +39,7 @@ async def _fill(store: EventStore, sessions: int = 12) -> None:
 
 
 def _url(store: EventStore) -> str:
-    return "unix://" + store.connection.client.connection_pool.connection_kwargs["path"]
+    return "unix://" + client_of(store).client.connection_pool.connection_kwargs["path"]
 
 
 class Slow(Connection):
@@ -65,7 +65,7 @@ async def test_a_rebuild_changes_nothing_that_is_shown(store: EventStore, models
     await project(models, store)
     before = await dump(store)
     progress = list[int]()
-    rebuild = Rebuild(store.connection, store.keys, progress.append)
+    rebuild = Rebuild(client_of(store), store.keys, progress.append)
     assert await rebuild.count() == 12
     assert await rebuild.all() == sum(progress) == 12
     assert await dump(store) == before
@@ -77,10 +77,10 @@ async def test_models_that_were_lost_or_spoilt_are_whole_again(store: EventStore
     await _fill(store)
     await project(models, store)
     before = await dump(store)
-    client = store.connection.client
+    client = client_of(store).client
     async for key in client.scan_iter(match="layby:{p*}:proj:*:*"):
         await client.delete(key)
-    await Rebuild(store.connection, store.keys).all()
+    await Rebuild(client_of(store), store.keys).all()
     assert await dump(store) == before
     await check(models, store)
 
@@ -115,7 +115,7 @@ async def test_under_load_it_ends_as_a_fold_of_the_streams(store: EventStore, mo
     writing = asyncio.gather(*(wanderer.wander(100) for wanderer in wanderers))
     rebuilt = 0
     while not writing.done():
-        await Rebuild(store.connection, store.keys).all()
+        await Rebuild(client_of(store), store.keys).all()
         rebuilt += 1
         assert len(await session_ids(models)) == 18
     await writing
@@ -142,8 +142,8 @@ async def test_one_that_was_killed_leaves_the_old_models_and_the_next_one_cleans
     assert await dump(store) == before
     assert await leftovers(store)
     for partition in store.keys.all_partitions():  # the locks of the killed one lapse
-        await store.connection.command("PEXPIRE", redis_keys.building(partition), 1)
-    await Rebuild(store.connection, store.keys).all()
+        await client_of(store).command("PEXPIRE", redis_keys.building(partition), 1)
+    await Rebuild(client_of(store), store.keys).all()
     assert await dump(store) == before
     await check(models, store)
 
@@ -154,19 +154,19 @@ async def _gone(*_: object) -> None:
 
 async def test_two_at_once_build_one_after_the_other(store: EventStore, models: ReadModels, other: EventStore):
     await _fill(store)
-    await asyncio.gather(Rebuild(store.connection, store.keys).all(), Rebuild(other.connection, other.keys).all())
+    await asyncio.gather(Rebuild(client_of(store), store.keys).all(), Rebuild(client_of(other), other.keys).all())
     await check(models, store)
 
 
 async def test_a_rebuild_of_the_whole_store_keeps_another_out(store: EventStore, other: EventStore):
     await _fill(store, 2)
-    async with Rebuild(store.connection, store.keys).alone():
+    async with Rebuild(client_of(store), store.keys).alone():
         with pytest.raises(LockHeld):
-            async with Rebuild(other.connection, other.keys).alone():
+            async with Rebuild(client_of(other), other.keys).alone():
                 pass
-    async with Rebuild(other.connection, other.keys).alone():
+    async with Rebuild(client_of(other), other.keys).alone():
         pass
-    assert not await store.connection.command("EXISTS", REBUILDING)
+    assert not await client_of(store).command("EXISTS", REBUILDING)
 
 
 async def test_clearing_spares_what_another_builds_right_now(store: EventStore, models: ReadModels):
@@ -175,7 +175,7 @@ async def test_clearing_spares_what_another_builds_right_now(store: EventStore, 
     rebuilding = asyncio.create_task(Rebuild(slow, store.keys).all())
     await slow.reached.wait()
     for _ in range(3):
-        await Rebuild(store.connection, store.keys).clear()
+        await Rebuild(client_of(store), store.keys).clear()
     slow.let_go.set()
     await rebuilding
     await slow.close()
@@ -191,8 +191,8 @@ async def test_a_generation_that_was_cleared_away_cannot_be_finished(store: Even
     partition = store.keys.partition(number)
     rebuilding = asyncio.create_task(Rebuild(slow, store.keys).partition(number))
     await slow.reached.wait()
-    await store.connection.command("DEL", redis_keys.building(partition))
-    await Rebuild(store.connection, store.keys).clear()
+    await client_of(store).command("DEL", redis_keys.building(partition))
+    await Rebuild(client_of(store), store.keys).clear()
     slow.let_go.set()
     with pytest.raises(GenerationGone):
         await rebuilding
@@ -202,7 +202,7 @@ async def test_a_generation_that_was_cleared_away_cannot_be_finished(store: Even
 
 async def test_a_lock_is_renewed_for_as_long_as_it_is_held(store: EventStore, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(lock, "RENEWED_S", 0.01)
-    connection = store.connection
+    connection = client_of(store)
     almost_over = lock.HELD_MS // 2
     async with locked(connection, REBUILDING, "me"):
         for _ in range(3):
@@ -223,14 +223,14 @@ async def test_sessions_longer_than_one_reading_are_rebuilt_whole(store: EventSt
     await create(store)
     for n in range(4):
         await send(store, *[note(n) for _ in range(300)], ask(f"c{n}"))
-    await Rebuild(store.connection, store.keys).all()
+    await Rebuild(client_of(store), store.keys).all()
     assert await names(models) == [f"s1/c{n}" for n in range(4)]
     assert await dump(store) == await folded(store)
 
 
 async def test_partitions_in_which_nothing_happened_are_left_alone(store: EventStore, models: ReadModels):
-    await Rebuild(store.connection, store.keys).all()
-    assert [key async for key in store.connection.client.scan_iter(match="layby:{p*}*")] == []
+    await Rebuild(client_of(store), store.keys).all()
+    assert [key async for key in client_of(store).client.scan_iter(match="layby:{p*}*")] == []
 
 
 async def test_a_rebuild_under_way_follows_the_feed_so_that_trimming_does_not_overtake_it(
@@ -246,13 +246,13 @@ async def test_a_rebuild_under_way_follows_the_feed_so_that_trimming_does_not_ov
     async def trim(_: int) -> None:
         for _ in range(2):
             await send(store, note(), session_id="first")
-        await store.connection.client.xtrim(partition.feed, maxlen=4, approximate=False)
+        await client_of(store).client.xtrim(partition.feed, maxlen=4, approximate=False)
 
     tasks = list[asyncio.Task[None]]()
-    rebuild = Rebuild(store.connection, store.keys, lambda _: tasks.append(asyncio.create_task(trim(0))))
+    rebuild = Rebuild(client_of(store), store.keys, lambda _: tasks.append(asyncio.create_task(trim(0))))
     await rebuild.partition(number)
     await asyncio.gather(*tasks)
-    await Rebuild(store.connection, store.keys).clear()
+    await Rebuild(client_of(store), store.keys).clear()
     assert len(tasks) == 3
     await until(lambda: _is_current(store, models))
 

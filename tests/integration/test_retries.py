@@ -124,15 +124,15 @@ async def test_a_retry_at_a_cold_process_commits_nothing(
     await create(store)
     first = await send(store, note(), retry=key("k"))
 
-    commits, run = list[object](), other.writer._commits.run
+    commits, run = list[object](), other._writer._commits.run
 
     async def counted(call: ScriptCall) -> object:
         commits.append(call)
         return await run(call)
 
-    monkeypatch.setattr(other.writer._commits, "run", counted)
+    monkeypatch.setattr(other._writer._commits, "run", counted)
     assert (await send(other, note(), retry=key("k"))).result == first.result
-    await other.writer.idle()
+    await other._writer.idle()
     assert commits == []
 
 
@@ -141,7 +141,7 @@ async def test_a_retry_hears_the_first_answer_though_that_came_between_two_looks
 ) -> None:
     """The command names a call, so it takes two looks; by the second, the first attempt has opened its turn."""
     await create(store)
-    looks, run = list[object](), other.reads.reply
+    looks, run = list[object](), other._writer._reads.reply
 
     async def between(call: Any) -> object:
         looks.append(call)
@@ -149,7 +149,7 @@ async def test_a_retry_hears_the_first_answer_though_that_came_between_two_looks
             await send(store, turn(), ask("c1"), retry=key("k"))
         return await run(call)
 
-    monkeypatch.setattr(other.reads, "reply", between)
+    monkeypatch.setattr(other._writer._reads, "reply", between)
     assert (await send(other, turn(), ask("c1"), retry=key("k"))).replayed
     assert len(looks) == 2
 
@@ -161,16 +161,15 @@ async def test_many_retries_at_a_warm_process_are_looked_up_together(
     await send(other, note("warm"))
     firsts = await asyncio.gather(*(send(store, note(n), retry=key(f"k{n}")) for n in range(64)))
 
-    commits, run = list[object](), other.writer._commits.run
+    commits, run = list[object](), other._writer._commits.run
 
     async def counted(call: ScriptCall) -> object:
         commits.append(call)
         return await run(call)
 
-    monkeypatch.setattr(other.writer._commits, "run", counted)
-    monkeypatch.setattr(
-        "eventstore.commit.batch.MAX_DECIDING_MS", 60_000
-    )  # else a busy machine may take two batches for them
+    monkeypatch.setattr(other._writer._commits, "run", counted)
+    # Else a busy machine may take two batches for them.
+    monkeypatch.setattr("eventstore.commit.batch.MAX_DECIDING_MS", 60_000)
     again = await asyncio.gather(*(send(other, note(n), retry=key(f"k{n}")) for n in range(64)))
     assert [answer.result for answer in again] == [answer.result for answer in firsts]
     assert len(commits) == 1
@@ -179,13 +178,13 @@ async def test_many_retries_at_a_warm_process_are_looked_up_together(
 async def test_a_command_that_is_under_way_can_be_waited_for(store: EventStore) -> None:
     await create(store)
     publish = Publish([note()])
-    first = store.writer.submit(TENANT, "s1", publish, AGENT, key("k"))
-    assert store.writer.under_way(TENANT, "s1", key("k")) is first
-    assert store.writer.under_way(TENANT, "s1", key("l")) is None
+    first = store.submit(TENANT, "s1", publish, AGENT, key("k"))
+    assert store.under_way(TENANT, "s1", key("k")) is first
+    assert store.under_way(TENANT, "s1", key("l")) is None
     with pytest.raises(IdempotencyKeyReused):
-        store.writer.under_way(TENANT, "s1", key("k", "other"))
+        store.under_way(TENANT, "s1", key("k", "other"))
     await first
-    assert store.writer.under_way(TENANT, "s1", key("k")) is None
+    assert store.under_way(TENANT, "s1", key("k")) is None
 
 
 async def test_commands_are_carried_out_in_the_order_in_which_they_are_handed_in(
@@ -197,7 +196,7 @@ async def test_commands_are_carried_out_in_the_order_in_which_they_are_handed_in
     await send(other, note("theirs"))
     batches = [[note(n), ask(f"c{n % 7}")] if n % 3 == 0 else [note(n)] for n in range(50)]
     answers = [
-        store.writer.submit(TENANT, "s1", Publish(batch), AGENT, key(f"k{n}") if n % 2 else None)
+        store.submit(TENANT, "s1", Publish(batch), AGENT, key(f"k{n}") if n % 2 else None)
         for n, batch in enumerate(batches)
     ]
     await asyncio.gather(send(other, note("theirs")), *answers)

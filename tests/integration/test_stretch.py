@@ -36,19 +36,19 @@ def follow(store: EventStore) -> AsyncGenerator[Chunk]:
 
 async def at_rest(store: EventStore) -> None:
     """Wait until nothing is read ahead."""
-    while store._tails._ahead:
-        await asyncio.gather(*store._tails._ahead.values())
+    while store._tails._ahead._running:
+        await asyncio.gather(*store._tails._ahead._running.values())
 
 
 def counted(store: EventStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Where each read by the script begins, from now on."""
-    reads, raw_page = list[int](), store.log.raw_page
+    reads, raw_page = list[int](), store._log.raw_page
 
     async def count(keys: Any, start: int, limit: int, **more: Any) -> Any:
         reads.append(start)
         return await raw_page(keys, start, limit, **more)
 
-    monkeypatch.setattr(store.log, "raw_page", count)
+    monkeypatch.setattr(store._log, "raw_page", count)
     return reads
 
 
@@ -126,7 +126,7 @@ async def test_what_was_read_ahead_is_not_told_once_it_is_in_doubt(
     await anext(chunks)
     await at_rest(reading)
     await redis.delete(reading.session_keys(TENANT, "s1").events)
-    reading.hub.resync()
+    reading._notifier.announcements_missed()
     with pytest.raises(StoreUnavailable):
         await anext(chunks)
     await redis.flushall()

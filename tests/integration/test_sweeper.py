@@ -14,9 +14,22 @@ from eventstore.commit.deadline_sweeper import AT_ONCE, SLICE, Sweeper
 from eventstore.domain.errors import CallAlreadyDecided, CallExpired, InvalidSnapshot, OutcomeUnknown, StoreUnavailable
 from eventstore.domain.values import timestamps
 from eventstore.event_store import EventStore
+from eventstore.redis_client.clock import Clocks
 from eventstore.support.tasks import end
 from tests.integration.conftest import OpenStore
-from tests.integration.stores import TENANT, count, create, note, passed, send, stand_in, stored, types, until
+from tests.integration.stores import (
+    TENANT,
+    client_of,
+    count,
+    create,
+    note,
+    passed,
+    send,
+    stand_in,
+    stored,
+    types,
+    until,
+)
 from tests.unit.domain.given import ANNA, approve, ask, claim, event, reject
 
 pytestmark = pytest.mark.anyio
@@ -113,13 +126,13 @@ async def test_the_sweeper_hears_of_deadlines_that_another_process_set(store: Ev
 async def test_a_marker_that_goes_wakes_a_sweeper_that_knows_nothing(
     opened: OpenStore, passive: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    note_due = Sweeper.note
+    note_due = Sweeper.deadline_changed
 
     def only_markers(self: Sweeper, member: str, due: int | None) -> None:
         if due == 0:
             note_due(self, member, due)
 
-    monkeypatch.setattr(Sweeper, "note", only_markers)
+    monkeypatch.setattr(Sweeper, "deadline_changed", only_markers)
     await opened()
     await overdue(passive, in_ms=300)
     await until(lambda: count(passive, "input.expired"))
@@ -132,7 +145,7 @@ async def test_the_index_tells_a_sweeper_that_has_heard_nothing(
     await redis.config_set("notify-keyspace-events", "")
     try:
         deaf = await opened()
-        deaf.hub.on_due.clear()
+        deaf.stop_listening(deaf._sweeper)
         await overdue(passive)
         await until(lambda: count(passive, "input.expired"))
     finally:
@@ -210,8 +223,8 @@ async def test_a_sweep_that_comes_too_early_does_not_forget_the_deadline(
     await send(store, ask("c1", expires_in_ms=300))
     await until(lambda: store._sweeper._due)
     (member,) = store._sweeper._due
-    store.hub.on_due.clear()
-    store._sweeper.note(member, None)  # as if its time had come
+    store.stop_listening(store._sweeper)
+    store._sweeper.deadline_changed(member, None)  # as if its time had come
     await store._sweeper._expire(member)
     await until(lambda: count(store, "input.expired"))
 
@@ -251,8 +264,8 @@ async def test_a_commit_that_is_told_of_late_does_not_hide_a_newer_deadline(pass
     await create(passive)
     keys, due = passive.session_keys(TENANT, "s1"), passive.clock.now() + 30_000
     head = await passive.head(TENANT, "s1")
-    passive.hub.announced(keys.partition.number, keys.member, 2, due)
-    passive.hub.committed(keys, head, [])
+    passive._notifier.announced(keys.partition.number, keys.member, 2, due)
+    passive._notifier.committed(keys, head, [])
     assert passive._sweeper._due[keys.member][0] == due
 
 
@@ -297,7 +310,7 @@ async def test_a_damaged_call_expires_for_the_session_and_stays_as_it_is(store: 
     await send(store, ask("c1", expires_in_ms=300), ask("c2", expires_in_ms=300))
     await redis.hset(store.session_keys(TENANT, "s1").calls, "c1", "damaged")
     fresh = store.session_keys(TENANT, "s1")
-    store.writer._lanes.clear()
+    store._writer._lanes.clear()
     await until(lambda: outcomes(store, 2))
     assert await redis.hget(fresh.calls, "c1") == b"damaged"
     with pytest.raises(InvalidSnapshot):
@@ -367,7 +380,7 @@ class CountingWriter:
         self.swept[session_id] += 1
         if session_id not in self._stuck:
             keys = self._store.session_keys(tenant, session_id)
-            await self._store.connection.command("ZREM", keys.partition.deadlines, keys.member)
+            await client_of(self._store).command("ZREM", keys.partition.deadlines, keys.member)
         self.under_way -= 1
         if session_id in self._stuck:
             raise StoreUnavailable("its log is lost")
@@ -380,9 +393,9 @@ async def sweep_index(store: EventStore, names: list[str], *stuck: str) -> tuple
     """Let a sweeper of its own sweep these sessions, overdue one after another, without a pause; also how much it
     had in memory after each look into the index."""
     named = [(1_000_000 + n, store.session_keys(TENANT, name)) for n, name in enumerate(names)]
-    await store.connection.commands([("ZADD", keys.partition.deadlines, due, keys.member) for due, keys in named])
+    await client_of(store).commands([("ZADD", keys.partition.deadlines, due, keys.member) for due, keys in named])
     writer, most = CountingWriter(store, *stuck), list[int]()
-    sweeper = Sweeper(store.connection, store.keys, store.clocks, stand_in(writer))
+    sweeper = Sweeper(client_of(store), store.keys, Clocks(store.keys.partitions, shared=True), stand_in(writer))
     scan, sleep, rested = sweeper._scan, sweeper._sleep, list[int]()
 
     async def measured() -> None:
@@ -439,7 +452,7 @@ async def test_more_than_a_scan_reads_that_falls_due_soon_is_read_in_time(
     await redis.config_set("notify-keyspace-events", "")
     try:
         deaf = await opened()
-        deaf.hub.on_due.clear()
+        deaf.stop_listening(deaf._sweeper)
         for name in names:
             await until(lambda name=name: count(passive, "input.expired", name), 5)
     finally:

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from eventstore.commit.listener import CommitListener
 from eventstore.commit.records import Head, Page
 from eventstore.domain import events as log
 from eventstore.domain.errors import SessionDeleted, SessionNotFound, StoreUnavailable
 from eventstore.domain.session import Session
 from eventstore.event_store import EventStore
 from eventstore.log.followed_session import RECENT_LINES, Chunk, Place, Topic
-from eventstore.log.notifications import Hub
+from eventstore.log.notifications import CommitNotifier
 from eventstore.log.subscriber import Subscriber
 from eventstore.log.tail import CHUNK_LINES, Tails
 from eventstore.redis_client.client import MAX_CONNECTIONS, Connection
@@ -168,7 +169,7 @@ async def test_tails_of_what_is_not_there_say_so(store: EventStore, follow: Any)
     await asyncio.gather(missing.task, gone.task)
     assert isinstance(missing.error, SessionNotFound)
     assert isinstance(gone.error, SessionDeleted)
-    assert store.hub.watched == 0
+    assert store._notifier.followed == 0
 
 
 async def test_fifty_tails_miss_nothing_of_two_writers(store: EventStore, other: EventStore, follow: Any) -> None:
@@ -240,7 +241,7 @@ async def test_a_slow_reader_is_asked_later_and_misses_nothing(store: EventStore
     assert (await anext(chunks)).next_from == 2
     for _ in range(4):
         await fill(store, 900)
-    topic = store.hub._topics[store.session_keys(TENANT, "s1").member]
+    topic = store._notifier._topics[store.session_keys(TENANT, "s1").member]
     assert len(topic.recent) <= RECENT_LINES
     position = 2
     while position <= 3601:
@@ -254,13 +255,13 @@ async def test_who_watches_no_more_leaves_nothing_behind(store: EventStore, foll
     await create(store)
     readers = [follow(store, 1) for _ in range(10)]
     await until(lambda: all(reader.chunks for reader in readers))
-    assert store.hub.watched == 1
+    assert store._notifier.followed == 1
     for reader in readers:
         reader.task.cancel()
     await asyncio.gather(*(reader.task for reader in readers), return_exceptions=True)
-    assert store.hub.watched == 0
-    assert not store._tails._fetching
-    assert not store._tails._ahead
+    assert store._notifier.followed == 0
+    assert not store._tails._fetching._running
+    assert not store._tails._ahead._running
 
 
 async def test_many_idle_tails_need_no_connections_of_their_own(store: EventStore, follow: Any, redis: Redis) -> None:
@@ -279,13 +280,13 @@ async def test_tails_of_one_session_share_what_they_read(
     await create(store)
     readers = [follow(other, 1) for _ in range(20)]
     await until(lambda: all(reader.chunks for reader in readers))
-    reads, raw_page = list[int](), other.log.raw_page
+    reads, raw_page = list[int](), other._log.raw_page
 
     async def counted(keys: Any, start: int, limit: int) -> Page:
         reads.append(start)
         return await raw_page(keys, start, limit)
 
-    monkeypatch.setattr(other.log, "raw_page", counted)
+    monkeypatch.setattr(other._log, "raw_page", counted)
     await send(store, note())
     for reader in readers:
         await reader.reached(2)
@@ -298,7 +299,7 @@ async def test_a_tail_that_is_woken_while_the_store_seems_away_looks_again(
     await create(store)
     reader = follow(other, 1)
     await reader.reached(1)
-    refused, raw_page = list[int](), other.log.raw_page
+    refused, raw_page = list[int](), other._log.raw_page
 
     async def away(keys: Any, start: int, limit: int) -> Page:
         if len(refused) < 3:
@@ -306,7 +307,7 @@ async def test_a_tail_that_is_woken_while_the_store_seems_away_looks_again(
             raise StoreUnavailable("it does not answer")
         return await raw_page(keys, start, limit)
 
-    monkeypatch.setattr(other.log, "raw_page", away)
+    monkeypatch.setattr(other._log, "raw_page", away)
     await send(store, note())
     await reader.reached(2)
     assert refused == [2, 2, 2]
@@ -316,13 +317,13 @@ async def test_tails_that_begin_at_once_share_their_first_read(
     store: EventStore, follow: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await create(store)
-    reads, raw_page = list[int](), store.log.raw_page
+    reads, raw_page = list[int](), store._log.raw_page
 
     async def counted(keys: Any, start: int, limit: int) -> Page:
         reads.append(start)
         return await raw_page(keys, start, limit)
 
-    monkeypatch.setattr(store.log, "raw_page", counted)
+    monkeypatch.setattr(store._log, "raw_page", counted)
     readers = [follow(store, 1) for _ in range(20)]
     for reader in readers:
         await reader.reached(1)
@@ -332,7 +333,7 @@ async def test_tails_that_begin_at_once_share_their_first_read(
 async def test_a_tail_that_shares_an_older_read_is_not_told_that_its_session_is_missing(
     store: EventStore, other: EventStore, follow: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, answer, raw_page = asyncio.Event(), asyncio.Event(), other.log.raw_page
+    asked, answer, raw_page = asyncio.Event(), asyncio.Event(), other._log.raw_page
 
     async def late(keys: Any, start: int, limit: int, **more: Any) -> Page:
         page = await raw_page(keys, start, limit, **more)
@@ -341,8 +342,8 @@ async def test_a_tail_that_shares_an_older_read_is_not_told_that_its_session_is_
             await answer.wait()
         return page
 
-    monkeypatch.setattr(other.log, "raw_page", late)
-    monkeypatch.setattr(other.hub, "announced", lambda *_: None)  # the news are on their way
+    monkeypatch.setattr(other._log, "raw_page", late)
+    monkeypatch.setattr(other._notifier, "announced", lambda *_: None)  # the news are on their way
     first = follow(other, 1)
     await asked.wait()
     await create(store)
@@ -366,9 +367,15 @@ async def test_many_readers_that_leave_one_by_one_take_little_time() -> None:
 
 
 async def test_an_announcement_may_have_more_fields_than_we_know() -> None:
-    hub, heard = Hub(Keys(4)), list[tuple[str, int | None]]()
-    hub.on_due.append(lambda member, due: heard.append((member, due)))
-    subscriber = Subscriber(Connection("redis://nowhere"), Keys(4), hub)
+    heard = list[tuple[str, int | None]]()
+
+    class Listening(CommitListener):
+        def deadline_changed(self, member: str, due: int | None) -> None:
+            heard.append((member, due))
+
+    notifier = CommitNotifier(Keys(4))
+    notifier.add(Listening())
+    subscriber = Subscriber(Connection("redis://nowhere"), Keys(4), notifier)
     for data in (b"default/s1 5 77", b"default/s2 5  more", b"default/s3 deleted  and more"):
         subscriber._announced(0, data)
     assert heard == [("default/s1", 77), ("default/s2", None), ("default/s3", None)]
@@ -384,7 +391,7 @@ async def test_a_log_that_is_lost_under_a_tail_is_told_and_not_asked_for_for_eve
     keys = store.session_keys(TENANT, "s1")
     await redis.delete(keys.events)
     await redis.hset(keys.head, "seq", 5)
-    other.hub.announced(keys.partition.number, keys.member, 5, None)
+    other._notifier.announced(keys.partition.number, keys.member, 5, None)
     await reader.ended()
     assert isinstance(reader.error, StoreUnavailable)
     await redis.flushall()
@@ -420,7 +427,7 @@ class NoStretches:
 async def test_a_reader_takes_no_answer_that_is_older_than_what_it_has_heard() -> None:
     """One reader is fetching when a commit is announced; another, who heard of it, joins just then."""
     keys = Keys(1)
-    hub, log_, session = Hub(keys), SlowLog(), keys.session(TENANT, "s1")
+    hub, log_, session = CommitNotifier(keys), SlowLog(), keys.session(TENANT, "s1")
     tails = Tails(stand_in(log_), hub, stand_in(NoStretches()))
     early, late = generator(tails.follow(session, 2)), generator(tails.follow(session, 2))
     await anext(early)
@@ -428,7 +435,7 @@ async def test_a_reader_takes_no_answer_that_is_older_than_what_it_has_heard() -
     log_.slow = True
     one = asyncio.create_task(anext(early))
     await asyncio.sleep(0)
-    hub.resync()
+    hub.announcements_missed()
     await until(lambda: len(log_.gates) == 1)
     log_.last_seq = 2
     hub.announced(0, session.member, 2, None)
@@ -452,7 +459,7 @@ async def test_a_reader_takes_no_answer_that_is_older_than_what_it_has_heard() -
 async def test_an_end_that_the_store_has_lost_again_is_not_waited_for_in_a_circle() -> None:
     """An engine that took over may lack the newest commits, the end of the session among them."""
     keys, log_ = Keys(1), SlowLog()
-    hub, session = Hub(keys), keys.session(TENANT, "s1")
+    hub, session = CommitNotifier(keys), keys.session(TENANT, "s1")
     chunks = generator(Tails(stand_in(log_), hub, stand_in(NoStretches())).follow(session, 2))
     await anext(chunks)
     log_.slow = True

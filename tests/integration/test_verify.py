@@ -16,11 +16,11 @@ from eventstore.api_keys.keyring import Keyring
 from eventstore.domain.commands import CreateSession
 from eventstore.domain.events import GENESIS, chain
 from eventstore.embedded.engine import EmbeddedEngine
-from eventstore.event_store import EventStore, open_store
+from eventstore.event_store import EventStore
 from eventstore.log import hash_chain
 from eventstore.log.hash_chain import Verdict, Verifier
 from eventstore.redis_keys import KEYRING, SessionKeys
-from tests.integration.stores import TENANT, chosen, create, hash_fields, note, send, stream
+from tests.integration.stores import TENANT, chosen, client_of, close, create, hash_fields, note, open_at, send, stream
 from tests.scripts.engines import HeldEngine
 from tests.unit.domain.given import AGENT
 
@@ -38,7 +38,7 @@ async def keys(store: EventStore, redis: Redis) -> AsyncGenerator[SessionKeys]:
 
 
 async def look(store: EventStore, session_id: str = "s1") -> Verdict:
-    return await Verifier(store.connection, store.keys).one(TENANT, session_id)
+    return await Verifier(client_of(store), store.keys).one(TENANT, session_id)
 
 
 async def entry(redis: Redis, keys: SessionKeys, seq: int) -> dict[bytes, bytes]:
@@ -191,7 +191,7 @@ async def test_sessions_that_are_written_and_deleted_meanwhile_do_not_look_broke
     writers = [asyncio.create_task(writing(name)) for name in names]
     deleter = asyncio.create_task(deleting())
     try:
-        verifier = Verifier(other.connection, other.keys)
+        verifier = Verifier(client_of(other), other.keys)
         for _ in range(3):
             broken = [verdict async for verdict in verifier.all(TENANT) if verdict.broken]
             assert broken == []
@@ -209,7 +209,7 @@ async def test_every_session_of_the_tenant_is_looked_at_and_no_other(
         await create(store, name)
     for tenant in ("default0", "default/x", "other"):
         await store.execute(tenant, "theirs", CreateSession("theirs"), AGENT)
-    verifier = Verifier(store.connection, store.keys)
+    verifier = Verifier(client_of(store), store.keys)
     assert sorted([verdict.session_id async for verdict in verifier.all(TENANT)]) == sorted(names)
     assert [verdict.session_id async for verdict in verifier.all("default/x")] == ["theirs"]
     assert await verifier.count(TENANT) == 40
@@ -268,7 +268,7 @@ async def test_a_session_that_is_not_there_is_exit_code_2(
 
 
 async def test_a_tenant_that_nobody_knows_is_exit_code_2(engine: HeldEngine, store: EventStore, redis: Redis) -> None:
-    await Keyring(store.connection).create("svc", ["read"], "acme")
+    await Keyring(client_of(store)).create("svc", ["read"], "acme")
     done = await asyncio.to_thread(layby, "--tenant", "amce", "--redis-url", engine.url)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("layby: there is no tenant amce: ") and done.stderr.count("\n") == 1
@@ -293,13 +293,13 @@ async def test_a_store_that_cannot_be_reached_is_exit_code_2(tmp_path: Path, red
 
 async def test_it_works_offline_and_beside_a_running_server(tmp_path: Path) -> None:
     held = EmbeddedEngine(tmp_path)
-    store = await open_store(await held.start(), chosen())
+    store = await open_at(await held.start(), chosen())
     try:
         await create(store)
         await send(store, note(), note())
         beside = await asyncio.to_thread(layby, "--data-dir", str(tmp_path))
     finally:
-        await store.close()
+        await close(store)
         await held.stop()
     offline = await asyncio.to_thread(layby, "--data-dir", str(tmp_path))
     for done in (beside, offline):

@@ -126,7 +126,7 @@ async def test_a_caller_that_goes_away_leaves_its_command_and_the_others_alone(s
     for task in tasks[::2]:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await store.writer.idle()
+    await store._writer.idle()
     assert await texts(store) == list(range(20))
 
 
@@ -135,7 +135,7 @@ async def test_a_caller_that_goes_away_changes_no_order_where_its_batch_is_decid
 ) -> None:
     await create(store)
     await send(other, note("theirs"))  # which `store` has not heard of: its next batch is refused once
-    answers = [store.writer.submit(TENANT, "s1", publish(note(text)), AGENT) for text in ("a", "b")]
+    answers = [store.submit(TENANT, "s1", publish(note(text)), AGENT) for text in ("a", "b")]
     answers[0].cancel()
     await answers[1]
     assert await texts(store) == ["theirs", "a", "b"]
@@ -147,12 +147,12 @@ async def test_a_command_that_nobody_waits_for_is_carried_out_though_it_needs_mo
     monkeypatch.setattr("eventstore.commit.session_queue.CACHED_CHARACTERS", 0)
     await create(store)
     await send(store, ask("c1"))
-    await until(lambda: not store.writer._tasks)
-    answer = store.writer.submit(TENANT, "s1", publish(ask("c1")), AGENT)  # which needs the record of the call
+    await until(lambda: not store._writer._tasks)
+    answer = store.submit(TENANT, "s1", publish(ask("c1")), AGENT)  # which needs the record of the call
     answer.cancel()
     async with asyncio.timeout(5):
-        await store.writer.idle()
-    assert store.writer.waiting == 0
+        await store._writer.idle()
+    assert store.commands_waiting == 0
 
 
 async def test_closing_finishes_what_was_accepted(opened: OpenStore, store: EventStore) -> None:
@@ -361,8 +361,8 @@ async def test_the_lanes_of_quiet_sessions_are_forgotten(opened: OpenStore, monk
     store = await opened()
     for n in range(30):
         await create(store, f"s{n}")
-    assert len(store.writer._lanes) <= 10
-    await until(lambda: len(store.writer._tasks) == 0)
+    assert len(store._writer._lanes) <= 10
+    await until(lambda: len(store._writer._tasks) == 0)
     await send(store, note(), session_id="s0")
 
 
@@ -374,8 +374,8 @@ async def test_what_is_remembered_of_calls_is_bounded_over_all_sessions(
     for n in range(20):
         await create(store, f"s{n}")
         await send(store, ask(tool_args={"text": "x" * 2_000}), session_id=f"s{n}")
-    await until(lambda: not store.writer._tasks)
-    assert sum(lane.weight for lane in store.writer._lanes.values()) <= 10_000
+    await until(lambda: not store._writer._tasks)
+    assert sum(lane.weight for lane in store._writer._lanes.values()) <= 10_000
     assert (await send(store, approve(), session_id="s0", by=ANNA)).result["outcome"] == "applied"
 
 
@@ -384,8 +384,8 @@ async def test_a_session_remembers_little_of_large_calls(opened: OpenStore, monk
     store = await opened()
     await create(store)
     await send(store, *(ask(f"c{n}", tool_args={"text": "x" * 2_000}) for n in range(20)))
-    await until(lambda: not store.writer._tasks)
-    assert [lane.weight for lane in store.writer._lanes.values()] == [0]
+    await until(lambda: not store._writer._tasks)
+    assert [lane.weight for lane in store._writer._lanes.values()] == [0]
     answers = [await send(store, approve(f"c{n}"), by=ANNA) for n in range(20)]
     assert [answer.result["outcome"] for answer in answers] == ["applied"] * 20
 
@@ -409,9 +409,9 @@ async def test_a_fault_of_ours_in_one_command_spares_those_that_share_its_batch(
 
 async def test_who_asks_for_the_answer_of_a_command_whose_caller_has_gone_gets_it(store: EventStore) -> None:
     await create(store)
-    first = store.writer.submit(TENANT, "s1", publish(note()), AGENT, key("k"))
+    first = store.submit(TENANT, "s1", publish(note()), AGENT, key("k"))
     first.cancel()
-    answer = store.writer.under_way(TENANT, "s1", key("k"))
+    answer = store.under_way(TENANT, "s1", key("k"))
     assert answer is not None
     assert (await asyncio.wait_for(answer, 10)).result["first_seq"] == 2
-    assert store.writer.under_way(TENANT, "s1", key("k")) is None
+    assert store.under_way(TENANT, "s1", key("k")) is None

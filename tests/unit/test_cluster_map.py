@@ -85,7 +85,7 @@ class Knocked:
         self.pool: BlockingConnectionPool = self.node.client.connection_pool
         self.used: Any = self.pool.make_connection()
         self.pool._in_use_connections.add(self.used)
-        self.node._knocking = self.knocking = asyncio.create_task(self._silence())
+        self.knocking = self.node._probes.join(None, self._silence)
         self.cut: list[bool] = []
         self.used.disconnect = self._cut
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from eventstore.commit.listener import CommitListener
 from eventstore.commit.records import Line
 from eventstore.domain.events import GENESIS, chain
 from eventstore.feed.cursor import NONE
@@ -62,12 +63,12 @@ def test_what_is_recorded_is_read_as_it_was_meant() -> None:
 @pytest.mark.parametrize("partitions", [1, 64, 4_096])
 def test_what_is_remembered_is_bounded_however_many_partitions_there_are(partitions: int) -> None:
     nobody: Any = None  # nothing is looked for
-    watch = Watch(nobody, Keys(partitions), {})
+    watch = Watch(nobody, Keys(partitions), {}, CommitListener())
     newest = REMEMBERED * 3 if partitions <= 64 else 30
     for number in range(partitions):
         keys = SessionKeys(PartitionKeys(number), "acme", "s1")
         for seq in range(1, newest + 1):
-            watch.wrote(keys, b"%d-0" % seq, seq, seq)
+            watch.feed_entry_written(keys, b"%d-0" % seq, seq, seq)
         entries = watch._entries[number]
         assert 1 < len(entries) <= REMEMBERED
         assert entries[-1].last == newest, "the newest is always there"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from eventstore.commit.batch import Answer, Pending, Retry
 from eventstore.commit.records import Head, Loaded
-from eventstore.commit.session_queue import Crowd, Lane
+from eventstore.commit.session_queue import Lane
 from eventstore.domain.commands import Publish
 from eventstore.domain.errors import IdempotencyKeyReused, Overloaded, RequestInProgress
 from eventstore.redis_keys import Keys
@@ -17,8 +18,8 @@ from tests.unit.domain.given import AGENT
 pytestmark = pytest.mark.anyio
 
 
-def lane(crowd: Crowd | None = None) -> Lane:
-    return Lane(Keys(4).session("default", "s1"), crowd or Crowd())
+def lane(on_answer: Callable[[], None] = lambda: None) -> Lane:
+    return Lane(Keys(4).session("default", "s1"), on_answer)
 
 
 def loaded(revision: str, **sums: str) -> Loaded:
@@ -53,20 +54,19 @@ def test_a_lane_that_knows_nothing_remembers_nothing():
     assert not lane().remembers(loaded(""))
 
 
-async def test_the_crowd_holds_each_command_until_it_has_its_answer():
-    crowd = Crowd()
-    one, other = lane(crowd), lane(crowd)
+async def test_each_command_counts_as_answered_once_and_only_when_it_leaves_the_queue():
+    answered = list[str]()
+    one, other = lane(lambda: answered.append("one")), lane(lambda: answered.append("other"))
     first, second, third = pending(), pending(), pending()
     one.add(first)
     one.add(second)
     other.add(third)
-    assert crowd.waiting == 3
     one.refuse(first, Overloaded("full"))
     one.refuse(first, Overloaded("full"))  # twice is once
     third.answer.cancel()
-    assert crowd.waiting == 2  # whoever has gone has left a command behind
+    assert answered == ["one"]  # a caller that has gone has left a command behind
     other.refuse(third, Overloaded("full"))
-    assert (crowd.waiting, list(one.queue), list(other.queue)) == (1, [second], [])
+    assert (answered, list(one.queue), list(other.queue)) == (["one", "other"], [second], [])
 
 
 async def test_a_key_is_under_way_until_its_command_is_answered():

@@ -39,7 +39,7 @@ def test_a_server_without_room_reads_no_body():
         return None
 
     door = SimpleNamespace(enter=enter)
-    services = SimpleNamespace(door=door, store=SimpleNamespace(writer=SimpleNamespace(check_room=full)))
+    services = SimpleNamespace(door=door, store=SimpleNamespace(check_room=full))
     scope: dict[str, Any] = {"type": "http", "method": "POST", "headers": [], "path": "/", "query_string": b""}
     with pytest.raises(Overloaded):
         asyncio.run(receive_post(cast(Any, services), Request(scope, receive), "publish"))

@@ -27,10 +27,10 @@ def sweeper(clocks: Clocks) -> Sweeper:
 
 
 def test_a_clock_that_is_set_forward_brings_forward_what_is_noted_again(sweeper: Sweeper, clocks: Clocks) -> None:
-    sweeper.note(SESSION, NOON + 50_000)
+    sweeper.deadline_changed(SESSION, NOON + 50_000)
     assert sweeper._take_due() == []
     clocks.store.observe(NOON + 60_000)
-    sweeper.note(SESSION, NOON + 50_000)
+    sweeper.deadline_changed(SESSION, NOON + 50_000)
     assert sweeper._take_due() == [SESSION], "and once: the earlier place counts no more"
     assert sweeper._due == {}
 
@@ -38,5 +38,5 @@ def test_a_clock_that_is_set_forward_brings_forward_what_is_noted_again(sweeper:
 def test_what_is_noted_again_and_again_takes_one_place(sweeper: Sweeper, clocks: Clocks) -> None:
     for better in range(0, EARLIER_MS // 2, 50):  # quicker answers make the clock a little better
         clocks.store.observe(NOON + better)
-        sweeper.note(SESSION, NOON + 50_000)
+        sweeper.deadline_changed(SESSION, NOON + 50_000)
     assert len(sweeper._heap) == 1

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 
 import pytest
 
-from eventstore.support.tasks import Shared, end
+from eventstore.domain.errors import StoreUnavailable
+from eventstore.support.tasks import SingleFlight, end, supervise
 
 pytestmark = pytest.mark.anyio
 
@@ -22,14 +24,17 @@ class Slow:
 
     def __init__(self) -> None:
         self.begun: list[asyncio.Future[int]] = []
-        self.shared: Shared[int] = Shared(self._read)
+        self.flight: SingleFlight[str, int] = SingleFlight()
+
+    async def _ask(self) -> int:
+        return await asyncio.shield(self.flight.join_next("", self._read))
 
     async def _read(self) -> int:
         self.begun.append(asyncio.get_running_loop().create_future())
         return await self.begun[-1]
 
     async def ask(self, count: int) -> list[asyncio.Task[int]]:
-        tasks = [asyncio.create_task(self.shared.get()) for _ in range(count)]
+        tasks = [asyncio.create_task(self._ask()) for _ in range(count)]
         await self.settle()
         return tasks
 
@@ -85,3 +90,69 @@ async def test_tasks_are_ended_also_where_the_one_who_ends_them_is_cancelled() -
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(ending, 10)
     assert work.done()
+
+
+async def test_callers_of_one_key_share_the_task_that_runs_and_those_of_another_do_not() -> None:
+    begun, flight = list[str](), SingleFlight[str, str]()
+    gate = asyncio.Event()
+
+    async def read(key: str) -> str:
+        begun.append(key)
+        await gate.wait()
+        return key
+
+    tasks = [flight.join(key, lambda key=key: read(key)) for key in ("a", "b", "a")]
+    gate.set()
+    assert await asyncio.gather(*map(asyncio.shield, tasks)) == ["a", "b", "a"]
+    assert begun == ["a", "b"]
+    assert await flight.join("a", lambda: read("a")) == "a"
+    assert begun == ["a", "b", "a"]  # a task that is over is not shared
+
+
+class Failing:
+    """Work that fails a few times, in different ways, and what became of it."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.recovered = 0
+        self.refusals = list[Exception]()
+        self.worked = asyncio.Event()
+
+    async def work(self) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.worked.set()
+        await asyncio.sleep(0)
+
+    def recover(self) -> None:
+        self.recovered += 1
+
+
+async def test_background_work_goes_on_after_any_failure_and_ends_when_it_is_cancelled(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventstore.support.tasks.FAULT_PAUSE_S", 0.0)
+    caplog.set_level(logging.INFO)
+    failing = Failing(StoreUnavailable("the store is away"), ValueError("a fault"), StoreUnavailable("away again"))
+    running = asyncio.create_task(
+        supervise(
+            failing.work,
+            logging.getLogger("layby.test"),
+            failed="it failed",
+            put_off="it waits: %s",
+            on_expected=failing.refusals.append,
+            recover=failing.recover,
+        )
+    )
+    async with asyncio.timeout(10):
+        await failing.worked.wait()
+    await end(running)
+    assert running.cancelled()
+    assert failing.recovered == 3
+    assert [str(error) for error in failing.refusals] == ["the store is away", "away again"]
+    said = [(record.levelname, record.message, record.exc_info is not None) for record in caplog.records]
+    assert said == [
+        ("INFO", "it waits: the store is away", False),
+        ("ERROR", "it failed", True),
+        ("INFO", "it waits: away again", False),
+    ]

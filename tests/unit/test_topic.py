@@ -143,11 +143,11 @@ async def test_an_announcement_waits_for_the_answer_to_the_commit_that_it_is_of(
     topic, new = Topic(), lines(1, 2)
     reader = Reader(topic, 1, GENESIS)
     await asyncio.sleep(0)
-    topic.committing(True)
+    topic.committing(under_way=True)
     topic.announced(1)  # often a moment before the answer
     assert (topic.last_seq, reader.taken) == (0, [])
     commit(topic, new[:1])
-    topic.committing(False)
+    topic.committing(under_way=False)
     assert reader.texts == [new[0].text]
     await asyncio.sleep(0)
     assert not reader.task.done()  # nobody had to be woken
@@ -158,13 +158,13 @@ async def test_an_announcement_counts_when_the_commit_came_to_nothing_or_was_of_
     topic = Topic()
     reader = Reader(topic, 1, GENESIS)
     await asyncio.sleep(0)
-    topic.committing(True)
+    topic.committing(under_way=True)
     topic.announced(3)
     topic.announced(2)
-    topic.committing(False)
+    topic.committing(under_way=False)
     await reader.task
     assert (topic.last_seq, reader.taken) == (3, [])
-    topic.committing(False)  # of a commit that began before anybody followed
+    topic.committing(under_way=False)  # of a commit that began before anybody followed
     topic.announced(4)
     assert topic.last_seq == 4
 
@@ -172,15 +172,15 @@ async def test_an_announcement_counts_when_the_commit_came_to_nothing_or_was_of_
 async def test_an_announcement_that_was_held_back_is_told_once_though_the_store_goes_back_behind_it():
     topic = Topic()
     topic.learned(5, 0, ended=False)
-    topic.committing(True)
+    topic.committing(under_way=True)
     topic.announced(9)
-    topic.committing(False)
+    topic.committing(under_way=False)
     assert topic.last_seq == 9
     topic.learned(6, 9, ended=False)  # a failover has lost the rest
     version = topic.version
-    topic.committing(True)
+    topic.committing(under_way=True)
     commit(topic, lines(7, 7))
-    topic.committing(False)
+    topic.committing(under_way=False)
     topic.learned(7, topic.last_seq, ended=False)
     assert (topic.last_seq, topic.version, len(topic.recent)) == (7, version, 1)
 
@@ -199,7 +199,7 @@ async def test_an_announcement_waits_for_a_commit_only_a_moment_since_its_answer
     topic = Topic()
     reader = Reader(topic, 1)
     await asyncio.sleep(0)
-    topic.committing(True)
+    topic.committing(under_way=True)
     topic.announced(3)
     await asyncio.sleep(HELD_BACK_S / 5)
     assert not reader.task.done()

@@ -28,7 +28,7 @@ class Told(Pages):
 
     def __init__(self, entries: Entries, between: Callable[[Entries], object]) -> None:
         store, upkeep = SimpleNamespace(keys=KEYS), SimpleNamespace(catch_up_all=self._nothing)
-        super().__init__(cast("Any", store), cast("Any", upkeep))
+        super().__init__(cast("Any", None), cast("Any", store), cast("Any", upkeep))
         self._entries = entries
         self._between = between
         self.asked = list[list[int]]()
