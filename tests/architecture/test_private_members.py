@@ -113,9 +113,9 @@ def ours() -> frozenset[str]:
 
 @cache
 def shared() -> frozenset[str]:
-    """Private names of library classes that classes of the product, which derive from them, use or define too. Behind
-    another object than `self`, such a name is taken for the library's, unless the file defines one like it."""
-    return frozenset(name for path in python_files(*PACKAGES) for name, _ in names(path).inherited)
+    """Private names of the library classes that classes of the product derive from. Behind another object than `self`,
+    such a name is taken for the library's, unless the file defines one like it."""
+    return frozenset[str]().union(*(names(path).above for path in python_files(*PACKAGES)))
 
 
 def python_files(*folders: str) -> list[Path]:
@@ -132,6 +132,8 @@ class Names:
     """Behind a dot, or given to a function that looks an attribute up by its name."""
     inherited: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """Defined or used by a class, and by a library's class that it derives from."""
+    above: set[str] = field(default_factory=set[str])
+    """Of the library classes that those of this file derive from."""
 
 
 @cache
@@ -150,7 +152,8 @@ def names_in(module: ast.Module, path: Path) -> Names:
                 found.defined.add(name)
             case ast.ClassDef(name=name):
                 found.defined.add(name)
-                found.inherited += [(each, node.lineno) for each in own(node) & above(node, path)]
+                found.above |= (theirs := above(node, path))
+                found.inherited += [(each, node.lineno) for each in own(node) & theirs]
             case ast.Name(id=name, ctx=ast.Store()):
                 found.defined.add(name)
             case ast.Attribute(attr=name) if private(name):
