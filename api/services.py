@@ -1,4 +1,4 @@
-"""What the routes of one server work with: handed to each module's `routes`, never looked up."""
+"""What the routes of one server work with: handed to each handler, never looked up."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from api.http.body_budget import Budget
 from api.metrics.registry import Metrics
 from api.streaming.open_responses import Live
 from eventstore.event_store import EventStore
+from eventstore.feed.tenant_feed import Feed
 from eventstore.settings import Settings
 from projections.read_models import ReadModels
 
@@ -26,9 +27,12 @@ class Services:
     live: Live = field(default_factory=Live)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     budget: Budget = field(init=False)
+    feed: Feed = field(init=False)
 
     def __post_init__(self) -> None:
+        store = self.store
         object.__setattr__(self, "budget", Budget(self.settings.body_bytes))  # frozen from here on
+        object.__setattr__(self, "feed", Feed(store.connection, store.keys, store.hub, store.cursor_secret))
         self.metrics.watch_bodies(self.budget)
 
     def stop(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.openapi.build import (
+from api.http.json_schema import (
     Node,
     any_json,
     any_object,

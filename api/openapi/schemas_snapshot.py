@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.openapi.build import Node, any_json, any_object, described, nullable, ref, text, time
+from api.http.json_schema import Node, any_json, any_object, described, nullable, ref, text, time
 
 
 def snapshot_schemas() -> dict[str, Node]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.openapi.build import Node, answer, any_object, flag, integer, ref, request, text
+from api.http.json_schema import Node, answer, any_object, flag, integer, ref, request, text
 
 _OK: Node = {"const": True}
 
