@@ -18,6 +18,7 @@ BESIDE_EVENTS: Final = 64 * 1024
 MESSAGE_BYTES: Final = BATCH_BYTES + BESIDE_EVENTS
 """The events may be as large as the body of a request."""
 ID_MAX: Final = 200
+"""The longest id of a message, in characters: as long as an idempotency key, which it may become a part of."""
 _MEMBERS: Final = frozenset({"id", "events", "expected_seq"})
 
 Message = dict[str, Any]

@@ -24,8 +24,11 @@ from eventstore.event_store import EventStore
 from eventstore.log.range_reader import FIRST_LINES
 
 LIMIT_DEFAULT: Final = 1_000
+"""How many events a page has, unless its reader asks for another number."""
 LIMIT_MAX: Final = 10_000
+"""The most events of a page, where they are small."""
 PAGE_BYTES: Final = 4 * 1024 * 1024
+"""The most bytes of a page, unless its first event is larger: a server holds the whole of it."""
 SCANNED_LINES: Final = 20_000
 SCANNED_BYTES: Final = 16 * 1024 * 1024
 """A filtered page ends after looking at so much, whatever it has found; its reader goes on from there."""

@@ -31,6 +31,8 @@ END: Final = 0
 _POINT = re.compile(r"now|-?[1-9][0-9]*", re.ASCII)
 _LAST_ID = re.compile(r"[0-9]+", re.ASCII)
 _PARKED: Final = b'"data":{"parked":true,'
+ENDS: Final = ("idle", "parked", "terminal")
+"""What a reader may wait for: the stream ends with the event that brings it about."""
 WHOLE_BYTES: Final = 128 * 1024
 """A chunk of so much is sent in one piece."""
 
@@ -52,9 +54,7 @@ FROM: Final = QueryParameter(
     schema=json_schema.text(pattern=f"^({_POINT.pattern})$", default="1"),
     read=_start,
 )
-UNTIL: Final = query_parameters.word(
-    "until", "Ends the stream after the event that reaches this.", ("idle", "parked", "terminal"), None
-)
+UNTIL: Final = query_parameters.word("until", "Ends the stream after the event that reaches this.", ENDS, None)
 LAST_EVENT_ID: Final = RequestHeader(
     name="Last-Event-ID",
     description="The last seq. Resumes after it. Beats the query.",
