@@ -22,10 +22,9 @@ from eventstore.domain.events import SERVICE
 ACTOR_MAX: Final = 200
 ACT_AS: Final = "act_as"
 LAYBY_ACTOR: Final = RequestHeader(
-    name="Layby-Actor",
-    description="The person behind a console: `by` is then this name, and `via` that of the key. Needs the scope"
-    f" `{ACT_AS}`.",
-    schema=text(minLength=1, maxLength=ACTOR_MAX),
+    "Layby-Actor",
+    f"The person behind a console: `by` is then this name, and `via` that of the key. Needs the scope `{ACT_AS}`.",
+    text(minLength=1, maxLength=ACTOR_MAX),
 )
 _BLANKS: Final = " \t"
 """What HTTP takes for blank; Python's own idea of it is wider."""

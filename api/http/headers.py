@@ -26,18 +26,13 @@ ETAG_PATTERN: Final = f"^{_STRONG.pattern}$"
 _ETAG = re.compile(r'(?:W/)?"[!#-~\x80-\xff]*"')
 
 IF_MATCH: Final = RequestHeader(
-    name="If-Match",
-    description="The version that the session must be at.",
-    schema=text(pattern=ETAG_PATTERN, examples=['"7"']),
+    "If-Match", "The version that the session must be at.", text(pattern=ETAG_PATTERN, examples=['"7"'])
 )
-IF_NONE_MATCH: Final = RequestHeader(
-    name="If-None-Match", description="The version that is known already.", schema=text()
-)
+IF_NONE_MATCH: Final = RequestHeader("If-None-Match", "The version that is known already.", text())
 IDEMPOTENCY_KEY: Final = RequestHeader(
-    name="Idempotency-Key",
-    description=f"For {RETRY_KEPT_MS // 3_600_000} hours the same key with the same body answers what the first request"
-    " did.",
-    schema=text(pattern=f"^{_KEY.pattern}$"),
+    "Idempotency-Key",
+    f"For {RETRY_KEPT_MS // 3_600_000} hours the same key with the same body answers what the first request did.",
+    text(pattern=f"^{_KEY.pattern}$"),
 )
 
 

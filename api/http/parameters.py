@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Generic, TypeVar
 
 from api.http.json_schema import Node
+from eventstore.domain.errors import InvalidRequest
 
 _Value_co = TypeVar("_Value_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Parameter:
     """Two are the same only if they are one object: routes share those that mean the same."""
 
@@ -19,6 +20,7 @@ class Parameter:
     name: str
     description: str
     schema: Node
+    _: KW_ONLY
     component: str = ""
     """Its key in the document, where other routes have a parameter of the same name that means something else."""
 
@@ -39,9 +41,19 @@ class RequestHeader(Parameter):
     place: ClassVar[str] = "header"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class QueryParameter(Parameter, Generic[_Value_co]):
-    """`read` makes a value of the text, or of None where the request does not have it; it raises `InvalidRequest`."""
+    """`parse` makes a value of its text. It raises ValueError, whose message says what the text must be."""
 
     place: ClassVar[str] = "query"
-    read: Callable[[str | None], _Value_co]
+    parse: Callable[[str], _Value_co]
+    default: _Value_co
+
+    def read(self, text: str | None) -> _Value_co:
+        """The value; of None, what counts where a request does not have it. Raises `InvalidRequest`."""
+        if text is None:
+            return self.default
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            raise InvalidRequest.parameter(self.name, str(error)) from None

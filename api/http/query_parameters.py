@@ -45,24 +45,18 @@ def _decoded(raw: bytes) -> str | None:
 
 def text(name: str, description: str, *, component: str = "") -> QueryParameter[str | None]:
     """Any text."""
+    return QueryParameter(name, description, json_schema.text(), str, None, component=component)
 
-    def read(value: str | None) -> str | None:
+
+def matching(name: str, description: str, pattern: re.Pattern[str], wanted: str) -> QueryParameter[str | None]:
+    """Text of a pattern; `wanted` says in words what that is."""
+
+    def parse(value: str) -> str:
+        if not pattern.fullmatch(value):
+            raise ValueError(f"must be {wanted}")
         return value
 
-    schema = json_schema.text()
-    return QueryParameter(name=name, description=description, schema=schema, component=component, read=read)
-
-
-def matching(name: str, description: str, pattern: re.Pattern[str], refusal: str) -> QueryParameter[str | None]:
-    """Text of a pattern; `refusal` says what other text lacks."""
-
-    def read(value: str | None) -> str | None:
-        if value is not None and not pattern.fullmatch(value):
-            raise InvalidRequest.parameter(name, refusal)
-        return value
-
-    schema = json_schema.text(pattern=f"^{pattern.pattern}$")
-    return QueryParameter(name=name, description=description, schema=schema, read=read)
+    return QueryParameter(name, description, json_schema.text(pattern=f"^{pattern.pattern}$"), parse, None)
 
 
 def whole(
@@ -70,30 +64,25 @@ def whole(
 ) -> QueryParameter[int]:
     """An integer within these bounds."""
 
-    def read(value: str | None) -> int:
-        if value is None:
-            return default
+    def parse(value: str) -> int:
         number = int(value) if _WHOLE.fullmatch(value) else None
         if number is None or not least <= number <= most:
-            raise InvalidRequest.parameter(name, f"must be a whole number, from {least} to {most}")
+            raise ValueError(f"must be a whole number, from {least} to {most}")
         return number
 
     schema = json_schema.integer(minimum=least, maximum=most, default=default)
-    return QueryParameter(name=name, description=description, schema=schema, component=component, read=read)
+    return QueryParameter(name, description, schema, parse, default, component=component)
 
 
 def position(name: str, description: str, *, component: str = "") -> QueryParameter[int | None]:
     """A place in a log."""
+    return QueryParameter(name, description, json_schema.integer(minimum=1), _position, None, component=component)
 
-    def read(value: str | None) -> int | None:
-        if value is None:
-            return None
-        if not _SEQ.fullmatch(value):
-            raise InvalidRequest.parameter(name, "must be a whole number, at least 1")
-        return seq(value)
 
-    schema = json_schema.integer(minimum=1)
-    return QueryParameter(name=name, description=description, schema=schema, component=component, read=read)
+def _position(value: str) -> int:
+    if not _SEQ.fullmatch(value):
+        raise ValueError("must be a whole number, at least 1")
+    return seq(value)
 
 
 def seq(digits: str) -> int:
@@ -112,41 +101,39 @@ def word(
 ) -> QueryParameter[str | _Default]:
     """One of these words. `schema` stands for a list of them that the document has already."""
 
-    def read(value: str | None) -> str | _Default:
-        return default if value is None else _one_of(name, value, words)
+    def parse(value: str) -> str:
+        return _one_of(value, words)
 
     known = schema or json_schema.words(*words)
     told = known if default is None else {**known, "default": default}
-    return QueryParameter(name=name, description=description, schema=told, component=component, read=read)
+    return QueryParameter(name, description, told, parse, default, component=component)
 
 
 def flag(name: str, description: str) -> QueryParameter[bool | None]:
     """`true` or `false`."""
-
-    def read(value: str | None) -> bool | None:
-        return None if value is None else _one_of(name, value, ("true", "false")) == "true"
-
-    return QueryParameter(name=name, description=description, schema=json_schema.flag(), read=read)
+    return QueryParameter(name, description, json_schema.flag(), _flag, None)
 
 
-def _one_of(name: str, value: str, words: Sequence[str]) -> str:
+def _flag(value: str) -> bool:
+    return _one_of(value, ("true", "false")) == "true"
+
+
+def _one_of(value: str, words: Sequence[str]) -> str:
     if value not in words:
-        raise InvalidRequest.parameter(name, f"must be one of {', '.join(words)}")
+        raise ValueError(f"must be one of {', '.join(words)}")
     return value
 
 
 def instant(name: str, description: str) -> QueryParameter[int | None]:
     """An RFC 3339 time, in milliseconds."""
+    return QueryParameter(name, description, json_schema.time(), _instant, None)
 
-    def read(value: str | None) -> int | None:
-        if value is None:
-            return None
-        try:
-            return timestamps.parse(value)
-        except ValueError as error:
-            raise InvalidRequest.parameter(name, f"is {error}") from None
 
-    return QueryParameter(name=name, description=description, schema=json_schema.time(), read=read)
+def _instant(value: str) -> int:
+    try:
+        return timestamps.parse(value)
+    except ValueError as error:
+        raise ValueError(f"is {error}") from None
 
 
 class Types:
@@ -167,16 +154,16 @@ class Types:
 
 def types(name: str, description: str) -> QueryParameter[Types]:
     """Patterns of `Types`, by comma."""
-
-    def read(value: str | None) -> Types:
-        patterns = [] if value is None else value.split(",")
-        for pattern in patterns:
-            if not (pattern == "*" or _PREFIX.fullmatch(pattern) or _is_type(pattern)):
-                raise InvalidRequest.parameter(name, "must be types by comma, each exact, like step.*, or *")
-        return Types(patterns)
-
     schema = json_schema.text(pattern=r"^[a-z0-9_.*]+(,[a-z0-9_.*]+)*$", examples=["step.*,session.waiting"])
-    return QueryParameter(name=name, description=description, schema=schema, read=read)
+    return QueryParameter(name, description, schema, _types, Types(()))
+
+
+def _types(value: str) -> Types:
+    patterns = value.split(",")
+    for pattern in patterns:
+        if not (pattern == "*" or _PREFIX.fullmatch(pattern) or _is_type(pattern)):
+            raise ValueError("must be types by comma, each exact, like step.*, or *")
+    return Types(patterns)
 
 
 def _is_type(pattern: str) -> bool:

@@ -33,11 +33,13 @@ def parameter_keys(endpoint: Endpoint) -> list[str]:
 
 
 def _operation(endpoint: Endpoint) -> Node:
+    said = endpoint.operation
+    scope = f"Scope `{endpoint.scope}`." if endpoint.scope else ""
     node: Node = {
-        "operationId": endpoint.name,
-        "summary": endpoint.summary,
-        "description": _description(endpoint),
-        "tags": [endpoint.tag],
+        "operationId": said.id,
+        "summary": said.summary,
+        "description": " ".join(filter(None, (said.description, scope))),
+        "tags": [said.tag],
         "security": _security(endpoint.scope),
         "parameters": [{"$ref": f"#/components/parameters/{key}"} for key in parameter_keys(endpoint)],
         "responses": _responses(endpoint),
@@ -45,11 +47,6 @@ def _operation(endpoint: Endpoint) -> Node:
     if endpoint.body:
         node["requestBody"] = {"required": True, "content": dict(endpoint.body.content)}
     return node
-
-
-def _description(endpoint: Endpoint) -> str:
-    scope = f"Scope `{endpoint.scope}`." if endpoint.scope else ""
-    return " ".join(part for part in (endpoint.description, scope) if part)
 
 
 def _security(scope: str | None) -> list[Node]:

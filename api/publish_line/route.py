@@ -19,7 +19,7 @@ from api.publish_line.in_flight import UNANSWERED, Row
 from api.publish_line.messages import BESIDE_EVENTS
 from api.publish_line.publisher import LINE, Publisher
 from api.requests.descriptions import reply
-from api.requests.endpoint import Endpoint, Received
+from api.requests.endpoint import Endpoint, Operation, Received
 from api.requests.events import BATCH_BYTES
 from api.services import Services
 from api.streaming.open_responses import FAREWELL_S, Cut
@@ -34,13 +34,9 @@ PRODUCER: Final = query_parameters.matching(
     "producer",
     "Makes ids safe to repeat: each is then the Idempotency-Key `<producer>:<id>` of its events.",
     re.compile(rf"[ -~]{{1,{PRODUCER_MAX}}}", re.ASCII),
-    f"must be 1 to {PRODUCER_MAX} printable ASCII characters",
+    f"1 to {PRODUCER_MAX} printable ASCII characters",
 )
-PROTOCOL: Final = RequestHeader(
-    name="Sec-WebSocket-Protocol",
-    description="Must offer it.",
-    schema=json_schema.text(examples=[SUBPROTOCOL]),
-)
+PROTOCOL: Final = RequestHeader("Sec-WebSocket-Protocol", "Must offer it.", json_schema.text(examples=[SUBPROTOCOL]))
 
 
 async def publish(services: Services, received: Received) -> Response:
@@ -94,18 +90,20 @@ class LineResponse(Response):
 
 ENDPOINTS: Final = (
     Endpoint(
-        method="GET",
-        path=LINE,
-        handler=publish,
-        name="openLine",
-        summary="Open a line for publishing: a WebSocket",
-        description="Each text message is a `LineMessage`, carried out in order as a request with its events would be,"
-        " and answered in order by a `LineAnswer` or a `LineRefusal`."
-        f" Up to {UNANSWERED} may be unanswered; beyond that none is read."
-        " The line is closed with 1001 when the server stops, 1003 for a binary message, 1008 when its key is revoked,"
-        f" 1009 for a message beyond {BATCH_BYTES >> 20} MiB and {BESIDE_EVENTS >> 10} KiB, 1013 when too much is under"
-        " way: behind the answers to what was taken.",
-        tag="events",
+        "GET",
+        LINE,
+        publish,
+        Operation(
+            "openLine",
+            "events",
+            "Open a line for publishing: a WebSocket",
+            "Each text message is a `LineMessage`, carried out in order as a request with its events would be,"
+            " and answered in order by a `LineAnswer` or a `LineRefusal`."
+            f" Up to {UNANSWERED} may be unanswered; beyond that none is read."
+            " The line is closed with 1001 when the server stops, 1003 for a binary message, 1008 when its key is"
+            f" revoked, 1009 for a message beyond {BATCH_BYTES >> 20} MiB and {BESIDE_EVENTS >> 10} KiB, 1013 when too"
+            " much is under way: behind the answers to what was taken.",
+        ),
         scope="publish",
         query=(PRODUCER,),
         headers=(LAYBY_ACTOR, PROTOCOL),

@@ -7,7 +7,7 @@ idempotency key, room for another command, body.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Final, Literal, NamedTuple, TypeVar
 
 from starlette.requests import Request
@@ -21,24 +21,8 @@ from api.http.router import Answering, path_names
 from api.requests.bodies import read_body
 from api.services import Services
 from eventstore.commit.batch import Retry
-from eventstore.domain.errors import (
-    CallNotFound,
-    IdempotencyKeyReused,
-    InternalError,
-    InvalidRequest,
-    LaybyError,
-    MissingScope,
-    Overloaded,
-    RequestInProgress,
-    RequestTimeout,
-    SessionDeleted,
-    SessionNotFound,
-    StoreFull,
-    StoreUnavailable,
-    TooLarge,
-    Unauthorized,
-    UntrustedOrigin,
-)
+from eventstore.domain import errors
+from eventstore.domain.errors import LaybyError, SessionNotFound
 from eventstore.domain.values.field_types import SESSION_ID
 
 BODY_MAX: Final = 1024 * 1024
@@ -57,21 +41,26 @@ class RequestBody:
     limit: int = BODY_MAX
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Endpoint:
-    """One method of one path.
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What only the document says of an endpoint."""
 
-    `name`, `summary`, `tag` and `description` are for the document. `answers` are the successes, by status. `problems`
-    are the refusals of its own; those that come with its shape are added by `all_problems`.
-    """
+    id: str
+    tag: str
+    summary: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Endpoint:
+    """One method of one path. `answers` are its successes, by status; `problems` its own refusals, to which
+    `all_problems` adds those that come with its shape."""
 
     method: Literal["GET", "POST", "DELETE"]
     path: str
     handler: Handler
-    name: str
-    summary: str
-    tag: str
-    description: str = ""
+    operation: Operation
+    _: KW_ONLY
     scope: str | None
     """What a key must have; `ANY`: any key will do. None: nobody is authenticated."""
     query: tuple[QueryParameter[object], ...] = ()
@@ -96,19 +85,19 @@ class Endpoint:
     @property
     def all_problems(self) -> list[Problem]:
         """Those of its own, and those that come with its shape."""
-        found = [InternalError, UntrustedOrigin, *self.problems]
+        found = [errors.InternalError, errors.UntrustedOrigin, *self.problems]
         if self.path_names or self.query or self.headers or self.body:
-            found.append(InvalidRequest)
+            found.append(errors.InvalidRequest)
         if self.scope is not None:
-            found += [Unauthorized, MissingScope, StoreUnavailable, Overloaded]
+            found += [errors.Unauthorized, errors.MissingScope, errors.StoreUnavailable, errors.Overloaded]
         if self.scope:
-            found.append(StoreFull)
+            found.append(errors.StoreFull)
         if "session_id" in self.path_names:
-            found += [SessionNotFound, SessionDeleted]
+            found += [errors.SessionNotFound, errors.SessionDeleted]
         if "interrupt_id" in self.path_names:
-            found.append(CallNotFound)
+            found.append(errors.CallNotFound)
         if self.body:
-            found += [TooLarge, RequestTimeout, IdempotencyKeyReused, RequestInProgress]
+            found += [errors.TooLarge, errors.RequestTimeout, errors.IdempotencyKeyReused, errors.RequestInProgress]
         return list(dict.fromkeys(found))
 
 
@@ -126,7 +115,7 @@ class Received(NamedTuple):
     def principal(self) -> Principal:
         """Who asks. Raises `LookupError` on a route that authenticates nobody."""
         if self.caller is None:
-            raise LookupError(f"{self.endpoint.name} has no scope, so that nobody is authenticated")
+            raise LookupError(f"{self.endpoint.operation.id} has no scope, so that nobody is authenticated")
         return self.caller
 
     @property
@@ -145,7 +134,7 @@ class Received(NamedTuple):
     def query(self, parameter: QueryParameter[_Value]) -> _Value:
         """What the query has for this parameter. Raises `InvalidRequest`, and `LookupError` if it was not declared."""
         if parameter not in self.endpoint.query:
-            raise LookupError(f"{self.endpoint.name} does not declare {parameter.key}")
+            raise LookupError(f"{self.endpoint.operation.id} does not declare {parameter.key}")
         return parameter.read(self.request.query_params.get(parameter.name))
 
     def check_key_again(self, door: Door) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from starlette.responses import Response
@@ -14,39 +15,22 @@ from api.http import query_parameters
 from api.http.json_schema import ref
 from api.requests.bodies import answered, encode, json_answer, parse_model
 from api.requests.descriptions import gives, json_content
-from api.requests.endpoint import Endpoint, Handler, Problem, Received, RequestBody
+from api.requests.endpoint import Endpoint, Operation, Problem, Received, RequestBody
 from api.requests.models import AuthorizationBody, ClaimBody, DecideBody, ReleaseBody, ResultBody, SettleBody
 from api.requests.parameters import AGENT, CURSOR, LIMIT
 from api.services import Services
 from api.streaming.open_responses import Cut
 from eventstore.domain import call as calls
+from eventstore.domain import errors
 from eventstore.domain.call import PENDING, STATUSES, Call
 from eventstore.domain.commands import CallCommand
-from eventstore.domain.errors import (
-    AlreadyClaimed,
-    CallAlreadyDecided,
-    CallExpired,
-    Fenced,
-    InvalidSnapshot,
-    NotApproved,
-    NotIndeterminate,
-    OutcomeUnknown,
-    ResultAlreadyRecorded,
-    RunMismatch,
-    StaleView,
-)
 from eventstore.domain.events import CALL_CLOSES, line_type, parse_line
 from eventstore.event_store import EventStore
 from eventstore.log.followed_session import Chunk
 
 ONE: Final = "/v1/sessions/{session_id}/calls/{interrupt_id}"
 STATUS: Final = query_parameters.word(
-    "status",
-    "Only calls of this status.",
-    STATUSES,
-    PENDING,
-    schema=ref("CallStatus"),
-    component="call_status",
+    "status", "Only calls of this status.", STATUSES, PENDING, schema=ref("CallStatus"), component="call_status"
 )
 TOOL_NAME: Final = query_parameters.text("tool_name", "Only calls of this tool.")
 WAIT_MS: Final = query_parameters.whole(
@@ -110,36 +94,12 @@ async def state_snapshot(services: Services, received: Received) -> Response:
     return json_answer(encode(calls.snapshot_document(call)))
 
 
-async def decide(services: Services, received: Received) -> Response:
-    return await _act(services, received, DecideBody)
-
-
-async def complete_authorization(services: Services, received: Received) -> Response:
-    return await _act(services, received, AuthorizationBody)
-
-
-async def claim(services: Services, received: Received) -> Response:
-    return await _act(services, received, ClaimBody)
-
-
-async def release(services: Services, received: Received) -> Response:
-    return await _act(services, received, ReleaseBody)
-
-
-async def record_result(services: Services, received: Received) -> Response:
-    return await _act(services, received, ResultBody)
-
-
-async def settle(services: Services, received: Received) -> Response:
-    return await _act(services, received, SettleBody)
-
-
 class _CallBody(Protocol):
     def command(self, interrupt_id: str) -> CallCommand: ...
 
 
-async def _act(services: Services, received: Received, model: type[Any]) -> Response:
-    """Move one call on, as a body of this model says."""
+async def act(services: Services, received: Received, *, model: type[Any]) -> Response:
+    """Move the call on, as a body of this model says."""
     body: _CallBody = parse_model(model, received.body)
     command = body.command(received.interrupt_id)
     principal, name = received.principal, received.session_id
@@ -147,123 +107,110 @@ async def _act(services: Services, received: Received, model: type[Any]) -> Resp
     return answered(answer)
 
 
-def _move(
+def _act(
     path: str,
-    handler: Handler,
+    model: type[Any],
+    operation: Operation,
     *,
-    name: str,
-    summary: str,
     scope: str,
     body: str,
     problems: tuple[Problem, ...],
     answer: str = "Outcome",
-    description: str = "",
 ) -> Endpoint:
-    """A route that moves one call on."""
+    """A route that moves one call on. `body` and `answer` are the names of their schemas."""
     return Endpoint(
-        method="POST",
-        path=path,
-        handler=handler,
-        name=name,
-        summary=summary,
-        description=description,
-        tag="calls",
+        "POST",
+        path,
+        partial(act, model=model),
+        operation,
         scope=scope,
         body=RequestBody(json_content(ref(body))),
         answers={200: gives(answer, "Done, or done before.")},
-        problems=(InvalidSnapshot, *problems),
+        problems=(errors.InvalidSnapshot, *problems),
     )
 
 
 ENDPOINTS: Final = (
     Endpoint(
-        method="GET",
-        path="/v1/calls",
-        handler=inbox,
-        name="listCalls",
-        summary="The inbox: calls of all sessions, nearest deadline first",
-        tag="calls",
+        "GET",
+        "/v1/calls",
+        inbox,
+        Operation("listCalls", "calls", "The inbox: calls of all sessions, nearest deadline first"),
         scope="read",
         query=(STATUS, TOOL_NAME, AGENT, LIMIT, CURSOR),
         answers={200: gives("Inbox", "One page.")},
     ),
     Endpoint(
-        method="GET",
-        path=ONE,
-        handler=one,
-        name="getCall",
-        summary="Read a call, or wait for its decision",
-        tag="calls",
+        "GET",
+        ONE,
+        one,
+        Operation("getCall", "calls", "Read a call, or wait for its decision"),
         scope="read",
         query=(WAIT_MS,),
         answers={200: gives("Call", "The call.")},
-        problems=(InvalidSnapshot,),
+        problems=(errors.InvalidSnapshot,),
     ),
     Endpoint(
-        method="GET",
-        path=f"{ONE}/state_snapshot",
-        handler=state_snapshot,
-        name="getStateSnapshot",
-        summary="Read the version 2 document of a call",
-        tag="calls",
+        "GET",
+        f"{ONE}/state_snapshot",
+        state_snapshot,
+        Operation("getStateSnapshot", "calls", "Read the version 2 document of a call"),
         scope="read",
         answers={200: gives("StateSnapshotV2", "The document.")},
-        problems=(InvalidSnapshot,),
+        problems=(errors.InvalidSnapshot,),
     ),
-    _move(
+    _act(
         f"{ONE}/decision",
-        decide,
-        name="decide",
-        summary="Approve, reject or answer a call",
-        description="Exactly one decision counts, for ever. The decider is the key, or its `Layby-Actor`.",
+        DecideBody,
+        Operation(
+            "decide",
+            "calls",
+            "Approve, reject or answer a call",
+            "Exactly one decision counts, for ever. The decider is the key, or its `Layby-Actor`.",
+        ),
         scope="decide",
         body="Decide",
-        problems=(RunMismatch, CallAlreadyDecided, CallExpired, StaleView),
+        problems=(errors.RunMismatch, errors.CallAlreadyDecided, errors.CallExpired, errors.StaleView),
     ),
-    _move(
+    _act(
         "/v1/sessions/{session_id}/authorizations/{interrupt_id}/complete",
-        complete_authorization,
-        name="completeAuthorization",
-        summary="Tell how an authorization went",
+        AuthorizationBody,
+        Operation("completeAuthorization", "calls", "Tell how an authorization went"),
         scope="decide",
         body="CompleteAuthorization",
-        problems=(CallAlreadyDecided, CallExpired),
+        problems=(errors.CallAlreadyDecided, errors.CallExpired),
     ),
-    _move(
+    _act(
         f"{ONE}/claim",
-        claim,
-        name="claim",
-        summary="Claim an approved call, to run it",
+        ClaimBody,
+        Operation("claim", "calls", "Claim an approved call, to run it"),
         scope="execute",
         body="Claim",
         answer="Claimed",
-        problems=(NotApproved, ResultAlreadyRecorded, AlreadyClaimed, OutcomeUnknown),
+        problems=(errors.NotApproved, errors.ResultAlreadyRecorded, errors.AlreadyClaimed, errors.OutcomeUnknown),
     ),
-    _move(
+    _act(
         f"{ONE}/release",
-        release,
-        name="release",
-        summary="Give a claimed call back",
+        ReleaseBody,
+        Operation("release", "calls", "Give a claimed call back"),
         scope="execute",
         body="Release",
-        problems=(NotApproved, ResultAlreadyRecorded, Fenced),
+        problems=(errors.NotApproved, errors.ResultAlreadyRecorded, errors.Fenced),
     ),
-    _move(
+    _act(
         f"{ONE}/result",
-        record_result,
-        name="recordResult",
-        summary="Record the result",
+        ResultBody,
+        Operation("recordResult", "calls", "Record the result"),
         scope="execute",
         body="Result",
-        problems=(NotApproved, ResultAlreadyRecorded, Fenced),
+        problems=(errors.NotApproved, errors.ResultAlreadyRecorded, errors.Fenced),
     ),
-    _move(
+    _act(
         f"{ONE}/settle",
-        settle,
-        name="settle",
-        summary="Settle a call whose outcome nobody knows",
+        SettleBody,
+        Operation("settle", "calls", "Settle a call whose outcome nobody knows"),
         scope="admin",
         body="Settle",
-        problems=(NotIndeterminate,),
+        problems=(errors.NotIndeterminate,),
     ),
 )

@@ -14,7 +14,7 @@ from api.http.json_schema import ref
 from api.http.query_parameters import Types
 from api.requests.bodies import JSON_TYPE
 from api.requests.descriptions import lines, reply
-from api.requests.endpoint import Endpoint, Received
+from api.requests.endpoint import Endpoint, Operation, Received
 from api.requests.parameters import TYPES
 from api.routes.publish import EVENTS
 from api.services import Services
@@ -143,13 +143,10 @@ def _as_json(page: _Collected) -> Response:
 
 ENDPOINTS: Final = (
     Endpoint(
-        method="GET",
-        path=EVENTS,
-        handler=read,
-        name="readEvents",
-        summary="Read a page of events",
-        description=f"NDJSON, unless `Accept` asks for `{JSON_TYPE}`.",
-        tag="events",
+        "GET",
+        EVENTS,
+        read,
+        Operation("readEvents", "events", "Read a page of events", f"NDJSON, unless `Accept` asks for `{JSON_TYPE}`."),
         scope="read",
         query=(FROM, LIMIT, TYPES, ORDER),
         answers={

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from api.http.json_schema import any_object, text
 from api.requests.bodies import encode, json_answer
 from api.requests.descriptions import gives, json_content, reply
-from api.requests.endpoint import Endpoint, Received
+from api.requests.endpoint import Endpoint, Operation, Received
 from api.services import Services
 from eventstore.domain.api_keys import ANY
 from eventstore.domain.errors import Overloaded, StoreFull, StoreUnavailable
@@ -50,33 +50,27 @@ async def openapi(services: Services, received: Received, *, document: Callable[
 
 ENDPOINTS: Final = (
     Endpoint(
-        method="GET",
-        path="/healthz",
-        handler=healthz,
-        name="health",
-        summary="Whether the process is alive",
-        tag="service",
+        "GET",
+        "/healthz",
+        healthz,
+        Operation("health", "service", "Whether the process is alive"),
         scope=None,
         answers={200: gives("Health", "Alive.")},
     ),
     Endpoint(
-        method="GET",
-        path="/readyz",
-        handler=readyz,
-        name="readiness",
-        summary="Whether the store can be reached and written to",
-        tag="service",
+        "GET",
+        "/readyz",
+        readyz,
+        Operation("readiness", "service", "Whether the store can be reached and written to"),
         scope=None,
         answers={200: gives("Readiness", "Ready.")},
         problems=(StoreUnavailable, Overloaded, StoreFull),
     ),
     Endpoint(
-        method="GET",
-        path="/metrics",
-        handler=metrics,
-        name="metrics",
-        summary="Metrics for Prometheus",
-        tag="service",
+        "GET",
+        "/metrics",
+        metrics,
+        Operation("metrics", "service", "Metrics for Prometheus"),
         scope=ANY,
         answers={200: reply("Metrics.", {"text/plain": {"schema": text("In the Prometheus text format.")}})},
     ),
@@ -86,12 +80,10 @@ ENDPOINTS: Final = (
 def description(document: Callable[[], bytes]) -> Endpoint:
     """The route of the OpenAPI document, which is made of all routes: so it is handed in, as what gives its bytes."""
     return Endpoint(
-        method="GET",
-        path="/openapi.json",
-        handler=partial(openapi, document=document),
-        name="openapi",
-        summary="This document",
-        tag="service",
+        "GET",
+        "/openapi.json",
+        partial(openapi, document=document),
+        Operation("openapi", "service", "This document"),
         scope=ANY,
         answers={200: reply("OpenAPI 3.1.", json_content(any_object()))},
     )

@@ -10,21 +10,13 @@ from api.http.headers import IF_MATCH, expected_versions, header
 from api.http.json_schema import ref
 from api.requests.bodies import JSON_TYPE, answered
 from api.requests.descriptions import gives, lines
-from api.requests.endpoint import Endpoint, Received, RequestBody
+from api.requests.endpoint import Endpoint, Operation, Received, RequestBody
 from api.requests.events import BATCH_BYTES, BATCH_EVENTS, read_events
 from api.services import Services
 from api.streaming.encoders import NDJSON_TYPE
+from eventstore.domain import errors
 from eventstore.domain.commands import Publish
-from eventstore.domain.errors import (
-    IllegalTransition,
-    InterruptExists,
-    InvalidSnapshot,
-    Missing,
-    ReservedType,
-    SessionDeleted,
-    TooManyCalls,
-    VersionMismatch,
-)
+from eventstore.domain.errors import Missing, SessionDeleted
 from eventstore.domain.events import EVENT_BYTES
 
 EVENTS: Final = "/v1/sessions/{session_id}/events"
@@ -55,14 +47,16 @@ async def _expected(services: Services, tenant: str, name: str, versions: list[i
 
 ENDPOINTS: Final = (
     Endpoint(
-        method="POST",
-        path=EVENTS,
-        handler=publish,
-        name="publishEvents",
-        summary="Append events, all or none",
-        description=f"An event has at most {EVENT_BYTES >> 10} KiB, a batch at most {BATCH_EVENTS:,} events and"
-        f" {BATCH_BYTES >> 20} MiB.",
-        tag="events",
+        "POST",
+        EVENTS,
+        publish,
+        Operation(
+            "publishEvents",
+            "events",
+            "Append events, all or none",
+            f"An event has at most {EVENT_BYTES >> 10} KiB, a batch at most {BATCH_EVENTS:,} events and"
+            f" {BATCH_BYTES >> 20} MiB.",
+        ),
         scope="publish",
         headers=(IF_MATCH,),
         body=RequestBody(
@@ -74,12 +68,12 @@ ENDPOINTS: Final = (
         ),
         answers={201: gives("PublishAnswer", "Recorded, with the durability that is told.")},
         problems=(
-            IllegalTransition,
-            ReservedType,
-            InterruptExists,
-            TooManyCalls,
-            InvalidSnapshot,
-            VersionMismatch,
+            errors.IllegalTransition,
+            errors.ReservedType,
+            errors.InterruptExists,
+            errors.TooManyCalls,
+            errors.InvalidSnapshot,
+            errors.VersionMismatch,
         ),
     ),
 )

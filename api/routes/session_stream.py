@@ -15,7 +15,7 @@ from api.http.headers import header
 from api.http.parameters import QueryParameter, RequestHeader
 from api.http.query_parameters import Types
 from api.requests.descriptions import STREAM_FORMS, reply, stream_content
-from api.requests.endpoint import Endpoint, Received
+from api.requests.endpoint import Endpoint, Operation, Received
 from api.requests.parameters import TYPES
 from api.services import Services
 from api.streaming.chunks import gather
@@ -37,11 +37,9 @@ WHOLE_BYTES: Final = 128 * 1024
 """A chunk of so much is sent in one piece."""
 
 
-def _start(value: str | None) -> int:
-    if value is None:
-        return 1
+def _start(value: str) -> int:
     if not _POINT.fullmatch(value):
-        raise InvalidRequest.parameter("from", "must be a seq, a negative number to count from the end, or now")
+        raise ValueError("must be a seq, a negative number to count from the end, or now")
     if value == "now":
         return END
     seq = query_parameters.seq(value.removeprefix("-"))
@@ -49,16 +47,17 @@ def _start(value: str | None) -> int:
 
 
 FROM: Final = QueryParameter(
-    name="from",
-    description="A seq; negative counts from the end; `now` is what comes next.",
-    schema=json_schema.text(pattern=f"^({_POINT.pattern})$", default="1"),
-    read=_start,
+    "from",
+    "A seq; negative counts from the end; `now` is what comes next.",
+    json_schema.text(pattern=f"^({_POINT.pattern})$", default="1"),
+    _start,
+    1,
 )
 UNTIL: Final = query_parameters.word("until", "Ends the stream after the event that reaches this.", ENDS, None)
 LAST_EVENT_ID: Final = RequestHeader(
-    name="Last-Event-ID",
-    description="The last seq. Resumes after it. Beats the query.",
-    schema=json_schema.text(pattern=f"^{_LAST_ID.pattern}$"),
+    "Last-Event-ID",
+    "The last seq. Resumes after it. Beats the query.",
+    json_schema.text(pattern=f"^{_LAST_ID.pattern}$"),
 )
 
 
@@ -158,13 +157,15 @@ async def _frames(first: Chunk, chunks: AsyncGenerator[Chunk], view: _View) -> A
 
 ENDPOINTS: Final = (
     Endpoint(
-        method="GET",
-        path="/v1/sessions/{session_id}/stream",
-        handler=stream,
-        name="followSession",
-        summary="Follow a session live, from any point",
-        description=f"{STREAM_FORMS} A stream that ended by rule says so last; one that was merely cut does not.",
-        tag="events",
+        "GET",
+        "/v1/sessions/{session_id}/stream",
+        stream,
+        Operation(
+            "followSession",
+            "events",
+            "Follow a session live, from any point",
+            f"{STREAM_FORMS} A stream that ended by rule says so last; one that was merely cut does not.",
+        ),
         scope="read",
         query=(FROM, TYPES, UNTIL),
         headers=(LAST_EVENT_ID,),

@@ -12,30 +12,18 @@ from api.http.json_schema import ref
 from api.requests import idempotency
 from api.requests.bodies import answered, json_answer, parse_model
 from api.requests.descriptions import gives, json_content, reply
-from api.requests.endpoint import Endpoint, Received, RequestBody
+from api.requests.endpoint import Endpoint, Operation, Received, RequestBody
 from api.requests.models import CreateBody, MessageBody
 from api.requests.parameters import AGENT, CURSOR, LIMIT
 from api.services import Services
-from eventstore.domain.errors import (
-    ContinuationTokenStale,
-    InvalidRequest,
-    NoSuchPoint,
-    SessionBusy,
-    SessionDeleted,
-    SessionExists,
-    SessionTerminal,
-)
+from eventstore.domain import errors
+from eventstore.domain.errors import InvalidRequest
 from eventstore.domain.session import STATUSES
 
 SESSIONS: Final = "/v1/sessions"
 ONE: Final = f"{SESSIONS}/{{session_id}}"
 STATUS: Final = query_parameters.word(
-    "status",
-    "Only sessions of this status.",
-    STATUSES,
-    None,
-    schema=ref("SessionStatus"),
-    component="session_status",
+    "status", "Only sessions of this status.", STATUSES, None, schema=ref("SessionStatus"), component="session_status"
 )
 PARKED: Final = query_parameters.flag("parked", "Only sessions in which a call waits, or none does.")
 AT: Final = query_parameters.position("at", "As of this seq.")
@@ -103,36 +91,34 @@ async def send_message(services: Services, received: Received) -> Response:
 
 ENDPOINTS: Final = (
     Endpoint(
-        method="POST",
-        path=SESSIONS,
-        handler=create,
-        name="createSession",
-        summary="Create a session",
-        tag="sessions",
+        "POST",
+        SESSIONS,
+        create,
+        Operation("createSession", "sessions", "Create a session"),
         scope="publish",
         body=RequestBody(json_content(ref("CreateSession"))),
         answers={201: gives("CreatedSession", "Created.", "Location")},
-        problems=(SessionExists, SessionDeleted),
+        problems=(errors.SessionExists, errors.SessionDeleted),
     ),
     Endpoint(
-        method="GET",
-        path=SESSIONS,
-        handler=listed,
-        name="listSessions",
-        summary="List sessions, newest activity first",
-        tag="sessions",
+        "GET",
+        SESSIONS,
+        listed,
+        Operation("listSessions", "sessions", "List sessions, newest activity first"),
         scope="read",
         query=(STATUS, PARKED, AGENT, LIMIT, CURSOR),
         answers={200: gives("SessionList", "One page.")},
     ),
     Endpoint(
-        method="GET",
-        path=ONE,
-        handler=snapshot,
-        name="getSession",
-        summary="Read a session, as it is or as it was",
-        description="Includes every event acknowledged before the request.",
-        tag="sessions",
+        "GET",
+        ONE,
+        snapshot,
+        Operation(
+            "getSession",
+            "sessions",
+            "Read a session, as it is or as it was",
+            "Includes every event acknowledged before the request.",
+        ),
         scope="read",
         query=(AT, AT_TIME),
         headers=(IF_NONE_MATCH,),
@@ -140,52 +126,47 @@ ENDPOINTS: Final = (
             200: gives("SessionSnapshot", "The session.", "ETag"),
             304: reply("Still the version that is known.", None, "ETag"),
         },
-        problems=(NoSuchPoint,),
+        problems=(errors.NoSuchPoint,),
     ),
     Endpoint(
-        method="DELETE",
-        path=ONE,
-        handler=delete,
-        name="deleteSession",
-        summary="Delete a session for good",
-        description="Its id is never used again.",
-        tag="sessions",
+        "DELETE",
+        ONE,
+        delete,
+        Operation("deleteSession", "sessions", "Delete a session for good", "Its id is never used again."),
         scope="admin",
         answers={204: reply("Deleted.")},
     ),
     Endpoint(
-        method="GET",
-        path=f"{ONE}/steps",
-        handler=steps,
-        name="listSteps",
-        summary="List all steps of a session, oldest first",
-        tag="sessions",
+        "GET",
+        f"{ONE}/steps",
+        steps,
+        Operation("listSteps", "sessions", "List all steps of a session, oldest first"),
         scope="read",
         query=(LIMIT, CURSOR),
         answers={200: gives("StepPage", "One page.")},
     ),
     Endpoint(
-        method="GET",
-        path=f"{ONE}/calls",
-        handler=calls,
-        name="listCallsOfSession",
-        summary="List all calls of a session, oldest first",
-        tag="sessions",
+        "GET",
+        f"{ONE}/calls",
+        calls,
+        Operation("listCallsOfSession", "sessions", "List all calls of a session, oldest first"),
         scope="read",
         query=(LIMIT, CURSOR),
         answers={200: gives("CallPage", "One page.")},
     ),
     Endpoint(
-        method="POST",
-        path=f"{ONE}/messages",
-        handler=send_message,
-        name="sendMessage",
-        summary="Send a message to the agent",
-        description="Taken while no turn is open, or while a call waits; it decides nothing.",
-        tag="sessions",
+        "POST",
+        f"{ONE}/messages",
+        send_message,
+        Operation(
+            "sendMessage",
+            "sessions",
+            "Send a message to the agent",
+            "Taken while no turn is open, or while a call waits; it decides nothing.",
+        ),
         scope="publish",
         body=RequestBody(json_content(ref("SendMessage"))),
         answers={200: gives("SentMessage", "Received; the token is the new one.")},
-        problems=(SessionTerminal, ContinuationTokenStale, SessionBusy),
+        problems=(errors.SessionTerminal, errors.ContinuationTokenStale, errors.SessionBusy),
     ),
 )

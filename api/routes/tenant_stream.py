@@ -14,7 +14,7 @@ from api.http import json_schema, query_parameters
 from api.http.headers import header
 from api.http.parameters import RequestHeader
 from api.requests.descriptions import STREAM_FORMS, reply, stream_content
-from api.requests.endpoint import Endpoint, Received
+from api.requests.endpoint import Endpoint, Operation, Received
 from api.requests.parameters import TYPES
 from api.services import Services
 from api.streaming.chunks import gather
@@ -30,10 +30,10 @@ CURSOR: Final = query_parameters.text(
     "cursor", "Opaque, from the feed itself; or `now`. The beginning unless given.", component="feed_cursor"
 )
 LAST_CURSOR: Final = RequestHeader(
-    name="Last-Event-ID",
+    "Last-Event-ID",
+    "The last cursor received. Resumes after it. Beats the query.",
+    json_schema.text(),
     component="Last-Event-ID-feed",
-    description="The last cursor received. Resumes after it. Beats the query.",
-    schema=json_schema.text(),
 )
 
 _Items = AsyncGenerator[list[FeedItem]]
@@ -93,13 +93,15 @@ def _line(item: FeedItem) -> bytes:
 
 ENDPOINTS: Final = (
     Endpoint(
-        method="GET",
-        path="/v1/stream",
-        handler=follow,
-        name="followAll",
-        summary="Follow all sessions",
-        description=f"{STREAM_FORMS} The events of each session come in order. A deletion is a line of its own.",
-        tag="events",
+        "GET",
+        "/v1/stream",
+        follow,
+        Operation(
+            "followAll",
+            "events",
+            "Follow all sessions",
+            f"{STREAM_FORMS} The events of each session come in order. A deletion is a line of its own.",
+        ),
         scope="read",
         query=(CURSOR, TYPES),
         headers=(LAST_CURSOR,),

@@ -19,15 +19,8 @@ from api.requests.bodies import encode, json_answer
 from api.requests.descriptions import json_content, problem_content, refuses
 from api.requests.endpoint import Endpoint, Problem, Received
 from eventstore.commit.batch import Answer
-from eventstore.domain.errors import (
-    InternalError,
-    InvalidRequest,
-    LaybyError,
-    RequestTimeout,
-    SessionNotFound,
-    SessionTerminal,
-    UntrustedOrigin,
-)
+from eventstore.domain import errors
+from eventstore.domain.errors import InternalError, InvalidRequest, LaybyError, SessionNotFound
 from eventstore.domain.values.field_types import SESSION_ID
 
 log = logging.getLogger("layby.http")
@@ -109,10 +102,10 @@ def _code(slug: str, codes: Mapping[str, str]) -> str:
 
 def _status(slug: str) -> int:
     """As everywhere, but for two that the model answers with 400."""
-    return 400 if slug in (InvalidRequest.slug, SessionTerminal.slug) else problems.STATUS[slug]
+    return 400 if slug in (InvalidRequest.slug, errors.SessionTerminal.slug) else problems.STATUS[slug]
 
 
-_BEFORE_THE_MOUNT: Final[Mapping[int, Problem]] = {403: UntrustedOrigin, 408: RequestTimeout}
+_BEFORE_THE_MOUNT: Final[Mapping[int, Problem]] = {403: errors.UntrustedOrigin, 408: errors.RequestTimeout}
 """What is refused before the mount is reached, and is a problem as everywhere."""
 
 

@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from api.http.json_schema import ref
 from api.requests.descriptions import gives, json_content
-from api.requests.endpoint import Endpoint, Received, RequestBody
+from api.requests.endpoint import Endpoint, Operation, Received, RequestBody
 from api.requests.idempotency import execute_anchored
 from api.services import Services
-from api.zhin.answers import BASE, SESSION_HEADER, BadRequest, mounted, named, ok, session_of
+from api.zhin.answers import BASE, SESSION_HEADER, BadRequest, named, ok, session_of
 from api.zhin.bodies import Body
 from eventstore.domain.call import Call
 from eventstore.domain.commands import CompleteAuthorization, DecideCall
@@ -69,34 +69,24 @@ async def _asked_in(services: Services, received: Received, request_id: str) -> 
     return name
 
 
-ENDPOINTS: Final = (
-    mounted(
-        Endpoint(
-            method="POST",
-            path=f"{BASE}/session/{{id}}/input",
-            handler=decide,
-            name="zhinInput",
-            summary="Approve or reject a request",
-            tag="zhin",
-            scope="decide",
-            body=RequestBody(json_content(ref("ZhinInput"))),
-            answers={200: gives("ZhinInputTaken", "Decided.", SESSION_HEADER)},
-            problems=(CallNotFound, SessionNotFound, CallAlreadyDecided, CallExpired, SessionDeleted),
-        )
-    ),
-    mounted(
-        Endpoint(
-            method="POST",
-            path=f"{BASE}/authorization/{{requestId}}/complete",
-            handler=complete,
-            name="zhinCompleteAuthorization",
-            summary="Tell how an authorization went",
-            tag="zhin",
-            scope="decide",
-            body=RequestBody(json_content(ref("ZhinComplete"))),
-            answers={200: gives("ZhinCompleted", "Taken.")},
-            problems=(CallNotFound, SessionNotFound, CallAlreadyDecided, CallExpired, SessionDeleted),
-        ),
-        AUTHORIZATION_CODES,
-    ),
+_DECIDED: Final = (CallNotFound, SessionNotFound, CallAlreadyDecided, CallExpired, SessionDeleted)
+INPUT: Final = Endpoint(
+    "POST",
+    f"{BASE}/session/{{id}}/input",
+    decide,
+    Operation("zhinInput", "zhin", "Approve or reject a request"),
+    scope="decide",
+    body=RequestBody(json_content(ref("ZhinInput"))),
+    answers={200: gives("ZhinInputTaken", "Decided.", SESSION_HEADER)},
+    problems=_DECIDED,
+)
+AUTHORIZATION: Final = Endpoint(
+    "POST",
+    f"{BASE}/authorization/{{requestId}}/complete",
+    complete,
+    Operation("zhinCompleteAuthorization", "zhin", "Tell how an authorization went"),
+    scope="decide",
+    body=RequestBody(json_content(ref("ZhinComplete"))),
+    answers={200: gives("ZhinCompleted", "Taken.")},
+    problems=_DECIDED,
 )

@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from api.http.json_schema import ref
 from api.requests.descriptions import gives, json_content
-from api.requests.endpoint import Endpoint, Received, RequestBody
+from api.requests.endpoint import Endpoint, Operation, Received, RequestBody
 from api.requests.idempotency import create_unnamed
 from api.services import Services
-from api.zhin.answers import BASE, SESSION_HEADER, mounted, named, ok, session_of
+from api.zhin.answers import BASE, SESSION_HEADER, named, ok, session_of
 from api.zhin.bodies import Body
 from api.zhin.events import TOKEN_PREFIX
 from eventstore.commit.batch import Answer
@@ -49,32 +49,22 @@ def _session(answer: Answer) -> Response:
     return ok(answer, sessionId=result["session_id"], continuationToken=token)
 
 
-ENDPOINTS: Final = (
-    mounted(
-        Endpoint(
-            method="POST",
-            path=f"{BASE}/session",
-            handler=start,
-            name="zhinStart",
-            summary="Start a session with a message",
-            tag="zhin",
-            scope="publish",
-            body=RequestBody(json_content(ref("ZhinStart"))),
-            answers={200: gives("ZhinSession", "Started.", SESSION_HEADER)},
-        )
-    ),
-    mounted(
-        Endpoint(
-            method="POST",
-            path=f"{BASE}/session/{{id}}",
-            handler=send,
-            name="zhinContinue",
-            summary="Send a message",
-            tag="zhin",
-            scope="publish",
-            body=RequestBody(json_content(ref("ZhinContinue"))),
-            answers={200: gives("ZhinSession", "Received.", SESSION_HEADER)},
-            problems=(SessionTerminal, SessionNotFound, ContinuationTokenStale, SessionBusy, SessionDeleted),
-        )
-    ),
+START: Final = Endpoint(
+    "POST",
+    f"{BASE}/session",
+    start,
+    Operation("zhinStart", "zhin", "Start a session with a message"),
+    scope="publish",
+    body=RequestBody(json_content(ref("ZhinStart"))),
+    answers={200: gives("ZhinSession", "Started.", SESSION_HEADER)},
+)
+CONTINUE: Final = Endpoint(
+    "POST",
+    f"{BASE}/session/{{id}}",
+    send,
+    Operation("zhinContinue", "zhin", "Send a message"),
+    scope="publish",
+    body=RequestBody(json_content(ref("ZhinContinue"))),
+    answers={200: gives("ZhinSession", "Received.", SESSION_HEADER)},
+    problems=(SessionTerminal, SessionNotFound, ContinuationTokenStale, SessionBusy, SessionDeleted),
 )

@@ -13,13 +13,13 @@ from api.http import query_parameters
 from api.http.json_schema import integer
 from api.http.parameters import QueryParameter
 from api.requests.descriptions import lines, reply
-from api.requests.endpoint import Endpoint, Received
+from api.requests.endpoint import Endpoint, Operation, Received
 from api.routes.session_stream import END
 from api.services import Services
 from api.streaming.chunks import gather
 from api.streaming.encoders import NDJSON_TYPE, Ndjson
 from api.streaming.open_responses import STREAM_HEADERS, LiveResponse
-from api.zhin.answers import BASE, SESSION_HEADER, BadRequest, mounted, session_of
+from api.zhin.answers import BASE, SESSION_HEADER, BadRequest, session_of
 from api.zhin.events import translate
 from eventstore.domain.errors import SessionDeleted, SessionNotFound
 from eventstore.domain.session import RUNNING
@@ -36,17 +36,14 @@ class _Lines(Ndjson):
 _LINES: Final = _Lines()
 
 
-def _start_index(value: str | None) -> int:
-    if value is not None and not _INDEX.fullmatch(value):
+def _start_index(value: str) -> int:
+    if not _INDEX.fullmatch(value):
         raise BadRequest("INVALID_START_INDEX")
-    return query_parameters.seq(value or "0")
+    return query_parameters.seq(value)
 
 
 START_INDEX: Final = QueryParameter(
-    name="startIndex",
-    description="The 0-based index of the first event.",
-    schema=integer(minimum=0, default=0),
-    read=_start_index,
+    "startIndex", "The 0-based index of the first event.", integer(minimum=0, default=0), _start_index, 0
 )
 
 
@@ -90,22 +87,18 @@ async def _frames(first: list[bytes], chunks: AsyncGenerator[list[bytes]]) -> As
                 yield piece
 
 
-ENDPOINTS: Final = (
-    mounted(
-        Endpoint(
-            method="GET",
-            path=f"{BASE}/session/{{id}}/stream",
-            handler=stream,
-            name="zhinStream",
-            summary="Read the events from an index",
-            description="Closes as soon as it is caught up and the session is waiting or ended.",
-            tag="zhin",
-            scope="read",
-            query=(START_INDEX,),
-            answers={
-                200: reply("Events.", {_LINES.media_type: lines("ZhinEvent", "One event a line.")}, SESSION_HEADER)
-            },
-            problems=(SessionNotFound, SessionDeleted),
-        )
+STREAM: Final = Endpoint(
+    "GET",
+    f"{BASE}/session/{{id}}/stream",
+    stream,
+    Operation(
+        "zhinStream",
+        "zhin",
+        "Read the events from an index",
+        "Closes as soon as it is caught up and the session is waiting or ended.",
     ),
+    scope="read",
+    query=(START_INDEX,),
+    answers={200: reply("Events.", {_LINES.media_type: lines("ZhinEvent", "One event a line.")}, SESSION_HEADER)},
+    problems=(SessionNotFound, SessionDeleted),
 )

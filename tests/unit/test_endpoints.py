@@ -106,7 +106,7 @@ def test_every_endpoint_has_an_operation_and_every_operation_an_endpoint() -> No
         for path, item in document(ENDPOINTS)["paths"].items()
         for method, operation in item.items()
     }
-    assert told == {(endpoint.method, endpoint.path): endpoint.name for endpoint in ENDPOINTS}
+    assert told == {(endpoint.method, endpoint.path): endpoint.operation.id for endpoint in ENDPOINTS}
     assert len(told) == len(ENDPOINTS) == len(set(told.values()))
 
 
@@ -188,7 +188,7 @@ def test_the_checks_of_a_post_come_in_one_order(endpoint: Endpoint) -> None:
 
 def test_a_handler_reads_no_parameter_that_its_endpoint_does_not_declare() -> None:
     scope: dict[str, Any] = {"type": "http", "query_string": b"limit=7"}
-    with_limit, without = (next(e for e in ENDPOINTS if e.name == name) for name in ("listSteps", "getSession"))
+    with_limit, without = (next(e for e in ENDPOINTS if e.operation.id == name) for name in ("listSteps", "getSession"))
     assert Received(with_limit, Request(scope)).query(LIMIT) == 7
     with pytest.raises(LookupError, match="limit"):
         Received(without, Request(scope)).query(LIMIT)
