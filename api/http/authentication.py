@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 
 from api.http.json_schema import text
-from api.http.parameters import RequestHeader
+from api.http.parameter_types import RequestHeader
 from eventstore.api_keys.cache import KeyringCopy
 from eventstore.domain import api_keys
 from eventstore.domain.api_keys import ANONYMOUS, DEFAULT_TENANT, AccessKey

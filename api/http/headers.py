@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from api.http.authentication import Principal
 from api.http.json_schema import text
-from api.http.parameters import RequestHeader
+from api.http.parameter_types import RequestHeader
 from api.http.query_parameters import seq
 from eventstore.commit.batch import Retry
 from eventstore.commit.records import RETRY_KEPT_MS

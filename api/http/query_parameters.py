@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 from api.http import json_schema
 from api.http.json_schema import Node
-from api.http.parameters import QueryParameter
+from api.http.parameter_types import QueryParameter
 from eventstore.domain.errors import InvalidRequest
 from eventstore.domain.events import TYPE_MAX, TYPE_PATTERN, line_type
 from eventstore.domain.values import timestamps

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from api.http.json_schema import Node
 from api.openapi.operations import paths
-from api.openapi.parameters import headers, parameters
+from api.openapi.parameter_components import headers, parameters
 from api.openapi.schemas import schemas
 from api.requests.endpoint import Endpoint
 from eventstore.domain.api_keys import SCOPES

@@ -14,7 +14,7 @@ from websockets.frames import CloseCode
 from api.http import json_schema, query_parameters
 from api.http.authentication import LAYBY_ACTOR
 from api.http.headers import KEY_MAX
-from api.http.parameters import RequestHeader
+from api.http.parameter_types import RequestHeader
 from api.publish_line.in_flight import UNANSWERED, Row
 from api.publish_line.messages import BESIDE_EVENTS
 from api.publish_line.publisher import LINE, Publisher

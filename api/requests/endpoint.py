@@ -16,7 +16,7 @@ from starlette.responses import Response
 from api.http.authentication import Door, Principal
 from api.http.headers import idempotency_key, retry_of
 from api.http.json_schema import Node
-from api.http.parameters import QueryParameter, RequestHeader
+from api.http.parameter_types import QueryParameter, RequestHeader
 from api.http.router import Answering, path_names
 from api.requests.bodies import read_body
 from api.services import Services

@@ -17,7 +17,7 @@ from api.requests.bodies import answered, encode, json_answer, parse_model
 from api.requests.descriptions import gives, json_content
 from api.requests.endpoint import Endpoint, Operation, Problem, Received, RequestBody
 from api.requests.models import AuthorizationBody, ClaimBody, DecideBody, ReleaseBody, ResultBody, SettleBody
-from api.requests.parameters import AGENT, CURSOR, LIMIT
+from api.requests.shared_parameters import AGENT, CURSOR, LIMIT
 from api.services import Services
 from api.streaming.open_responses import Cut
 from eventstore.domain import call as calls

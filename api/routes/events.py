@@ -15,7 +15,7 @@ from api.http.query_parameters import Types
 from api.requests.bodies import JSON_TYPE
 from api.requests.descriptions import lines, reply
 from api.requests.endpoint import Endpoint, Operation, Received
-from api.requests.parameters import TYPES
+from api.requests.shared_parameters import TYPES
 from api.routes.publish import EVENTS
 from api.services import Services
 from api.streaming.encoders import NDJSON_TYPE

@@ -12,11 +12,11 @@ from starlette.responses import Response
 
 from api.http import json_schema, query_parameters
 from api.http.headers import header
-from api.http.parameters import QueryParameter, RequestHeader
+from api.http.parameter_types import QueryParameter, RequestHeader
 from api.http.query_parameters import Types
 from api.requests.descriptions import STREAM_FORMS, reply, stream_content
 from api.requests.endpoint import Endpoint, Operation, Received
-from api.requests.parameters import TYPES
+from api.requests.shared_parameters import TYPES
 from api.services import Services
 from api.streaming.chunks import gather
 from api.streaming.encoders import SSE, Encoder, chosen

@@ -14,7 +14,7 @@ from api.requests.bodies import answered, json_answer, parse_model
 from api.requests.descriptions import gives, json_content, reply
 from api.requests.endpoint import Endpoint, Operation, Received, RequestBody
 from api.requests.models import CreateBody, MessageBody
-from api.requests.parameters import AGENT, CURSOR, LIMIT
+from api.requests.shared_parameters import AGENT, CURSOR, LIMIT
 from api.services import Services
 from eventstore.domain import errors
 from eventstore.domain.errors import InvalidRequest

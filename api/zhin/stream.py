@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from api.http import query_parameters
 from api.http.json_schema import integer
-from api.http.parameters import QueryParameter
+from api.http.parameter_types import QueryParameter
 from api.requests.descriptions import lines, reply
 from api.requests.endpoint import Endpoint, Operation, Received
 from api.routes.session_stream import END

@@ -13,12 +13,12 @@ from starlette.requests import Request
 from api.app import ENDPOINTS, build
 from api.http.authentication import Door
 from api.http.body_budget import Budget
-from api.http.parameters import QueryParameter
+from api.http.parameter_types import QueryParameter
 from api.metrics.registry import Metrics
 from api.openapi.document import document
-from api.openapi.parameters import DECLARED
+from api.openapi.parameter_components import DECLARED
 from api.requests.endpoint import Endpoint, Received
-from api.requests.parameters import LIMIT
+from api.requests.shared_parameters import LIMIT
 from api.routes import health
 from api.services import Services
 from eventstore.domain import api_keys

@@ -7,9 +7,9 @@ from typing import Final
 from api.http.authentication import LAYBY_ACTOR
 from api.http.headers import ETAG_PATTERN, IDEMPOTENCY_KEY, IF_MATCH, IF_NONE_MATCH
 from api.http.json_schema import Node, integer, ref, text
-from api.http.parameters import Parameter
+from api.http.parameter_types import Parameter
 from api.publish_line import route as line
-from api.requests.parameters import AGENT, CURSOR, LIMIT, TYPES
+from api.requests.shared_parameters import AGENT, CURSOR, LIMIT, TYPES
 from api.routes import calls, events, session_stream, sessions, tenant_stream
 from api.zhin import stream as zhin_stream
 from api.zhin.answers import SESSION_HEADER
