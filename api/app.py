@@ -1,22 +1,50 @@
-"""The HTTP application of one server: every resource's routes, behind one edge."""
+"""The HTTP application of one server: the table of its endpoints, and what serves them."""
 
 from __future__ import annotations
 
+from functools import cache, partial
+from typing import Final
+
 from starlette.types import ASGIApp
 
-from api import zhin
-from api.http.router import Router
+from api.http.router import Route, Router
 from api.middleware.error_boundary import Edge
 from api.middleware.origin_check import OpenDoor
-from api.openapi import query_names
+from api.openapi.document import document
 from api.publish_line import route as line
+from api.requests.bodies import encode
+from api.requests.endpoint import Endpoint, answer
 from api.routes import calls, events, health, publish, session_stream, sessions, tenant_stream
 from api.services import Services
+from api.zhin import routes as zhin
 
-RESOURCES = (publish, line, session_stream, events, calls, sessions, tenant_stream, zhin, health)
+
+@cache
+def _document() -> bytes:
+    return encode(document(ENDPOINTS))
+
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *sessions.ENDPOINTS,
+    *publish.ENDPOINTS,
+    *line.ENDPOINTS,
+    *events.ENDPOINTS,
+    *session_stream.ENDPOINTS,
+    *tenant_stream.ENDPOINTS,
+    *calls.ENDPOINTS,
+    *health.ENDPOINTS,
+    health.description(_document),
+    *zhin.ENDPOINTS,
+)
+"""In the order in which the document has them."""
 
 
 def build(services: Services) -> ASGIApp:
-    routes = [route for resource in RESOURCES for route in resource.routes(services)]
-    inner = OpenDoor(Router(routes, query_names()), services.door, services.settings.host)
-    return Edge(inner, services.metrics, services.budget)
+    router = Router(_route(services, endpoint) for endpoint in ENDPOINTS)
+    return Edge(OpenDoor(router, services.door, services.settings.host), services.metrics, services.budget)
+
+
+def _route(services: Services, endpoint: Endpoint) -> Route:
+    answering = partial(answer, services, endpoint)
+    guarded = endpoint.guard(answering) if endpoint.guard else answering
+    return Route(endpoint.method, endpoint.path, guarded, endpoint.query_names)

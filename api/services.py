@@ -1,4 +1,4 @@
-"""What the routes of one server work with: handed to each module's `routes`, never looked up."""
+"""What the routes of one server work with: handed to each handler, never looked up."""
 
 from __future__ import annotations
 

@@ -14,6 +14,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import ErrorDetails
 
 DAY_MS = 86_400_000
+MAX_EXPIRY_MS = 30 * DAY_MS
+"""How far away a deadline may lie, in milliseconds, unless the operator chooses otherwise."""
 MIB = 1024 * 1024
 CENTURY_MS = 36_525 * DAY_MS
 _KINDS = ("memory", "fsync", "replicated")
@@ -82,7 +84,7 @@ class Settings(BaseModel):
         None, repr=False, description="a URL that starts with " + ", ".join(REDIS_SCHEMES)
     )
     max_expiry_ms: int = Field(
-        30 * DAY_MS, ge=1, le=CENTURY_MS, description=f"a whole number of milliseconds from 1 to {CENTURY_MS}"
+        MAX_EXPIRY_MS, ge=1, le=CENTURY_MS, description=f"a whole number of milliseconds from 1 to {CENTURY_MS}"
     )
     default_expiry_ms: int = Field(
         default_factory=_default_expiry,

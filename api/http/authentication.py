@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 
 from starlette.requests import Request
 
+from api.http.json_schema import text
+from api.http.parameter_types import RequestHeader
 from eventstore.api_keys.cache import KeyringCopy
 from eventstore.domain import api_keys
 from eventstore.domain.api_keys import ANONYMOUS, DEFAULT_TENANT, AccessKey
@@ -19,6 +21,11 @@ from eventstore.domain.events import SERVICE
 
 ACTOR_MAX: Final = 200
 ACT_AS: Final = "act_as"
+LAYBY_ACTOR: Final = RequestHeader(
+    "Layby-Actor",
+    f"The person behind a console: `by` is then this name, and `via` that of the key. Needs the scope `{ACT_AS}`.",
+    text(minLength=1, maxLength=ACTOR_MAX),
+)
 _BLANKS: Final = " \t"
 """What HTTP takes for blank; Python's own idea of it is wider."""
 _SEND: Final = "send one as Authorization: Bearer <key>"

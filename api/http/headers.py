@@ -9,15 +9,31 @@ from typing import Final
 from starlette.requests import Request
 
 from api.http.authentication import Principal
+from api.http.json_schema import text
+from api.http.parameter_types import RequestHeader
 from api.http.query_parameters import seq
 from eventstore.commit.batch import Retry
+from eventstore.commit.records import RETRY_KEPT_MS
 from eventstore.domain.errors import InvalidRequest
 from eventstore.domain.values import json_text
 
 ANY_VERSION: Final = "*"
-_KEY = re.compile(r"[ -~]{1,200}", re.ASCII)
-_STRONG = re.compile(r'"([0-9]+)"', re.ASCII)
+KEY_MAX: Final = 200
+"""The longest `Idempotency-Key`, in characters."""
+_KEY: Final = re.compile(rf"[ -~]{{1,{KEY_MAX}}}", re.ASCII)
+_STRONG: Final = re.compile(r'"[0-9]+"', re.ASCII)
+ETAG_PATTERN: Final = f"^{_STRONG.pattern}$"
 _ETAG = re.compile(r'(?:W/)?"[!#-~\x80-\xff]*"')
+
+IF_MATCH: Final = RequestHeader(
+    "If-Match", "The version that the session must be at.", text(pattern=ETAG_PATTERN, examples=['"7"'])
+)
+IF_NONE_MATCH: Final = RequestHeader("If-None-Match", "The version that is known already.", text())
+IDEMPOTENCY_KEY: Final = RequestHeader(
+    "Idempotency-Key",
+    f"For {RETRY_KEPT_MS // 3_600_000} hours the same key with the same body answers what the first request did.",
+    text(pattern=f"^{_KEY.pattern}$"),
+)
 
 
 def header(request: Request, name: str) -> str | None:
@@ -29,13 +45,13 @@ def header(request: Request, name: str) -> str | None:
 
 def expected_versions(request: Request) -> list[int] | None:
     """The versions that `If-Match` takes; None where any will do."""
-    value = header(request, "If-Match")
+    value = header(request, IF_MATCH.name)
     if value is None or value.strip() == ANY_VERSION:
         return None
     found = [_STRONG.fullmatch(item.strip()) for item in value.split(",")]
-    versions = [seq(match[1]) for match in found if match]
+    versions = [seq(match[0].strip('"')) for match in found if match]
     if len(versions) != len(found):
-        raise InvalidRequest.header("If-Match", 'must be a version such as "7", or *')
+        raise InvalidRequest.header(IF_MATCH.name, 'must be a version such as "7", or *')
     return versions
 
 
@@ -45,22 +61,22 @@ def etag(seq: int) -> str:
 
 def is_known(request: Request, tag: str) -> bool:
     """Whether `If-None-Match` names this version (weakly, as RFC 9110 has it)."""
-    value = header(request, "If-None-Match")
+    value = header(request, IF_NONE_MATCH.name)
     if value is None:
         return False
     if value.strip() == ANY_VERSION:
         return True
     tags = [item.strip() for item in value.split(",")]
     if not all(map(_ETAG.fullmatch, tags)):
-        raise InvalidRequest.header("If-None-Match", 'must be versions such as "7", or *')
+        raise InvalidRequest.header(IF_NONE_MATCH.name, 'must be versions such as "7", or *')
     return tag in (item.removeprefix("W/") for item in tags)
 
 
 def idempotency_key(request: Request) -> str | None:
     """The key as it was sent. Raises `InvalidRequest`."""
-    value = header(request, "Idempotency-Key")
+    value = header(request, IDEMPOTENCY_KEY.name)
     if value is not None and not may_be_key(value):
-        raise InvalidRequest.header("Idempotency-Key", "must be 1 to 200 printable ASCII characters")
+        raise InvalidRequest.header(IDEMPOTENCY_KEY.name, f"must be 1 to {KEY_MAX} printable ASCII characters")
     return value
 
 

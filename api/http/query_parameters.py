@@ -1,27 +1,28 @@
-"""Query parameters, strictly read: a wrong value is 400 and names its parameter; of a repeated one the last counts."""
+"""Kinds of query parameters, strictly read: a wrong value is 400 and names its parameter.
+
+Of a parameter that is repeated the last one counts.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, Literal, cast
+from typing import Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
-from starlette.requests import Request
-
+from api.http import json_schema
+from api.http.json_schema import Node
+from api.http.parameter_types import QueryParameter
 from eventstore.domain.errors import InvalidRequest
 from eventstore.domain.events import TYPE_MAX, TYPE_PATTERN, line_type
 from eventstore.domain.values import timestamps
 
-LIST_DEFAULT: Final = 50
-LIST_MAX: Final = 1_000
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
-_POINT = re.compile(r"[1-9][0-9]*", re.ASCII)
+_SEQ = re.compile(r"[1-9][0-9]*", re.ASCII)
 _LARGEST: Final = 2**53 - 1
 """No log is as long."""
 _PREFIX = re.compile(r"([a-z][a-z0-9_]*\.)+\*", re.ASCII)
-
-Order = Literal["asc", "desc"]
+_Default = TypeVar("_Default", str, None)
 
 
 def refuse_unknown(query: bytes, known: frozenset[str]) -> None:
@@ -42,26 +43,46 @@ def _decoded(raw: bytes) -> str | None:
         return None
 
 
-def text(request: Request, name: str) -> str | None:
-    return request.query_params.get(name)
+def text(name: str, description: str, *, component: str = "") -> QueryParameter[str | None]:
+    """Any text."""
+    return QueryParameter(name, description, json_schema.text(), str, None, component=component)
 
 
-def whole(request: Request, name: str, least: int, most: int = _LARGEST) -> int | None:
-    """An integer within these bounds, or None where it is not given."""
-    value = request.query_params.get(name)
-    if value is None:
-        return None
-    number = int(value) if _WHOLE.fullmatch(value) else None
-    if number is None or not least <= number <= most:
-        bounds = f"at least {least}" if most == _LARGEST else f"from {least} to {most}"
-        raise InvalidRequest.parameter(name, f"must be a whole number, {bounds}")
-    return number
+def matching(name: str, description: str, pattern: re.Pattern[str], wanted: str) -> QueryParameter[str | None]:
+    """Text of a pattern; `wanted` says in words what that is."""
+
+    def parse(value: str) -> str:
+        if not pattern.fullmatch(value):
+            raise ValueError(f"must be {wanted}")
+        return value
+
+    return QueryParameter(name, description, json_schema.text(pattern=f"^{pattern.pattern}$"), parse, None)
 
 
-def point(request: Request, name: str) -> int | None:
-    """A place in a log, or None where it is not given."""
-    value = request.query_params.get(name)
-    return seq(value) if value and _POINT.fullmatch(value) else whole(request, name, 1)
+def whole(
+    name: str, description: str, *, least: int, most: int, default: int, component: str = ""
+) -> QueryParameter[int]:
+    """An integer within these bounds."""
+
+    def parse(value: str) -> int:
+        number = int(value) if _WHOLE.fullmatch(value) else None
+        if number is None or not least <= number <= most:
+            raise ValueError(f"must be a whole number, from {least} to {most}")
+        return number
+
+    schema = json_schema.integer(minimum=least, maximum=most, default=default)
+    return QueryParameter(name, description, schema, parse, default, component=component)
+
+
+def position(name: str, description: str, *, component: str = "") -> QueryParameter[int | None]:
+    """A place in a log."""
+    return QueryParameter(name, description, json_schema.integer(minimum=1), _position, None, component=component)
+
+
+def _position(value: str) -> int:
+    if not _SEQ.fullmatch(value):
+        raise ValueError("must be a whole number, at least 1")
+    return seq(value)
 
 
 def seq(digits: str) -> int:
@@ -69,37 +90,50 @@ def seq(digits: str) -> int:
     return int(digits) if len(digits.lstrip("0")) <= 15 else _LARGEST
 
 
-def list_limit(request: Request) -> int:
-    limit = whole(request, "limit", 1, LIST_MAX)
-    return LIST_DEFAULT if limit is None else limit
+def word(
+    name: str,
+    description: str,
+    words: Sequence[str],
+    default: _Default,
+    *,
+    schema: Node | None = None,
+    component: str = "",
+) -> QueryParameter[str | _Default]:
+    """One of these words. `schema` stands for a list of them that the document has already."""
+
+    def parse(value: str) -> str:
+        return _one_of(value, words)
+
+    known = schema or json_schema.words(*words)
+    told = known if default is None else {**known, "default": default}
+    return QueryParameter(name, description, told, parse, default, component=component)
 
 
-def word(request: Request, name: str, words: Sequence[str]) -> str | None:
-    """One of these words, or None where it is not given."""
-    value = request.query_params.get(name)
-    if value is not None and value not in words:
-        raise InvalidRequest.parameter(name, f"must be one of {', '.join(words)}")
+def flag(name: str, description: str) -> QueryParameter[bool | None]:
+    """`true` or `false`."""
+    return QueryParameter(name, description, json_schema.flag(), _flag, None)
+
+
+def _flag(value: str) -> bool:
+    return _one_of(value, ("true", "false")) == "true"
+
+
+def _one_of(value: str, words: Sequence[str]) -> str:
+    if value not in words:
+        raise ValueError(f"must be one of {', '.join(words)}")
     return value
 
 
-def flag(request: Request, name: str) -> bool | None:
-    value = word(request, name, ("true", "false"))
-    return None if value is None else value == "true"
+def instant(name: str, description: str) -> QueryParameter[int | None]:
+    """An RFC 3339 time, in milliseconds."""
+    return QueryParameter(name, description, json_schema.time(), _instant, None)
 
 
-def order(request: Request) -> Order:
-    return cast(Order, word(request, "order", ("asc", "desc")) or "asc")
-
-
-def instant(request: Request, name: str) -> int | None:
-    """An RFC 3339 time in milliseconds, or None where it is not given."""
-    value = request.query_params.get(name)
-    if value is None:
-        return None
+def _instant(value: str) -> int:
     try:
         return timestamps.parse(value)
     except ValueError as error:
-        raise InvalidRequest.parameter(name, f"is {error}") from None
+        raise ValueError(f"is {error}") from None
 
 
 class Types:
@@ -118,14 +152,17 @@ class Types:
         return self.all or self.wants(line_type(line))
 
 
-def types(request: Request) -> Types:
-    value = request.query_params.get("types")
-    if value is None:
-        return Types(())
+def types(name: str, description: str) -> QueryParameter[Types]:
+    """Patterns of `Types`, by comma."""
+    schema = json_schema.text(pattern=r"^[a-z0-9_.*]+(,[a-z0-9_.*]+)*$", examples=["step.*,session.waiting"])
+    return QueryParameter(name, description, schema, _types, Types(()))
+
+
+def _types(value: str) -> Types:
     patterns = value.split(",")
     for pattern in patterns:
         if not (pattern == "*" or _PREFIX.fullmatch(pattern) or _is_type(pattern)):
-            raise InvalidRequest.parameter("types", "must be types by comma, each exact, like step.*, or *")
+            raise ValueError("must be types by comma, each exact, like step.*, or *")
     return Types(patterns)
 
 

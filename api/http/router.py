@@ -6,28 +6,39 @@ A path is split as it was sent and decoded part by part, so that an encoded slas
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from api.http.query_parameters import refuse_unknown
 from eventstore.domain.errors import InvalidRequest, MethodNotAllowed, NotFound
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+Answering = Callable[[Request], Awaitable[Response]]
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
-@dataclass(slots=True)
-class _Target:
-    endpoint: Endpoint
-    pattern: str
+class Route(NamedTuple):
+    """What the router knows of a route. `query` are the names that its query may have; None: any."""
+
+    method: str
+    path: str
+    answer: Answering
+    query: frozenset[str] | None = None
+
+
+def path_names(path: str) -> list[str]:
+    """The names of what is filled in."""
+    return _PARAMETER.findall(path)
+
+
+class _Target(NamedTuple):
+    route: Route
     names: list[str]
-    query: frozenset[str] | None
 
 
 @dataclass(slots=True)
@@ -40,42 +51,34 @@ class _Node:
 
 
 class Router:
-    """An ASGI application that hands each request to the endpoint of its route."""
+    """An ASGI application that hands each request to its route. HEAD goes where GET goes."""
 
-    def __init__(self, routes: Iterable[BaseRoute], query: Mapping[str, frozenset[str]] | None = None) -> None:
-        """`query` names the parameters of each path, with `METHOD path` as its key; what is not in it takes any."""
+    def __init__(self, routes: Iterable[Route]) -> None:
         self._root: _Node = _Node()
-        self._query: Mapping[str, frozenset[str]] = query or {}
         for route in routes:
-            self._add(route, "")
+            self._add(route)
 
-    def _add(self, route: BaseRoute, prefix: str) -> None:
-        if isinstance(route, Mount):
-            for inner in route.routes:
-                self._add(inner, prefix + route.path)
-            return
-        if not isinstance(route, Route):
-            raise TypeError(f"{type(route).__name__} is no kind of route that is served here")
-        pattern, node = prefix + route.path, self._root
-        for part in pattern.split("/")[1:]:
+    def _add(self, route: Route) -> None:
+        node = self._root
+        for part in route.path.split("/")[1:]:
             if _PARAMETER.fullmatch(part):
                 node.other = node = node.other or _Node()
             else:
                 node = node.named.setdefault(part, _Node())
-        for method in route.methods or ():
-            known = self._query.get(f"{'GET' if method == 'HEAD' else method} {pattern}")
-            node.targets[method] = _Target(route.endpoint, pattern, _PARAMETER.findall(pattern), known)
+        for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
+            node.targets[method] = _Target(route, path_names(route.path))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         node, values = self._find(scope)
         target = node.targets.get(scope["method"])
         if target is None:
             raise _no_such_method(scope["method"], node)
-        scope["route"] = target.pattern
-        scope["path_params"] = dict(zip(target.names, map(_decoded, target.names, values), strict=True))
-        if scope["query_string"] and target.query is not None:
-            refuse_unknown(scope["query_string"], target.query)
-        response = await target.endpoint(Request(scope, receive, send))
+        route, names = target
+        scope["route"] = route.path
+        scope["path_params"] = dict(zip(names, map(_decoded, names, values), strict=True))
+        if scope["query_string"] and route.query is not None:
+            refuse_unknown(scope["query_string"], route.query)
+        response = await route.answer(Request(scope, receive, send))
         await response(scope, receive, send)
 
     def _find(self, scope: Scope) -> tuple[_Node, list[bytes]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.openapi.build import Node
+from api.http.json_schema import Node
 from api.openapi.examples import EXAMPLES
 from api.openapi.schemas_calls import call_schemas
 from api.openapi.schemas_events import event_schemas

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.openapi.build import (
+from api.http.json_schema import (
     Node,
     any_json,
     any_object,
@@ -15,9 +15,9 @@ from api.openapi.build import (
     time,
     words,
 )
-from eventstore.domain.values.field_types import NAME_MAX
-
-INTERRUPT_ID_PATTERN = r"^[^/\u0000-\u001f\u007f-\u009f]{1,200}$"
+from eventstore.domain.rules.decisions import ACTIONS
+from eventstore.domain.values.field_types import INTERRUPT_ID, INTERRUPT_ID_MAX, NAME_MAX
+from eventstore.settings import DAY_MS, MAX_EXPIRY_MS
 
 _IN_SNAPSHOT = (
     "interrupt_id",
@@ -38,8 +38,8 @@ _SPELLINGS = (
 def ask_schemas() -> dict[str, Node]:
     return {
         "InterruptId": text(
-            "1 to 200 characters, no control character, no `/`; percent-encoded in a path.",
-            pattern=INTERRUPT_ID_PATTERN,
+            f"1 to {INTERRUPT_ID_MAX} characters, no control character, no `/`; percent-encoded in a path.",
+            pattern=f"^{INTERRUPT_ID.pattern}$",
         ),
         "InputRequested": {"anyOf": [ref("InputRequest"), ref("InputRequestFromSnapshot")]},
         "InputRequest": _input_request(),
@@ -65,9 +65,12 @@ def _left_out(*names: str) -> dict[str, Node]:
 
 def _deadline() -> dict[str, Node]:
     return {
-        "expires_at": time("The deadline: ahead, and not beyond the server's maximum (30 days unless set)."),
+        "expires_at": time(
+            f"The deadline: ahead, and not beyond the server's maximum ({MAX_EXPIRY_MS // DAY_MS} days unless set)."
+        ),
         "expires_in_ms": integer(
-            "The deadline, counted from now, in place of `expires_at`. Without either, 24 hours.", minimum=1
+            f"The deadline, counted from now, in place of `expires_at`. Without either, {DAY_MS // 3_600_000} hours.",
+            minimum=1,
         ),
     }
 
@@ -88,7 +91,7 @@ def _presentation() -> dict[str, Node]:
         "message": any_json("What the person is asked."),
         "prompt": any_json("Another spelling of `message`."),
         "options": many(
-            words("approve", "reject", "respond"),
+            words(*ACTIONS),
             "The actions offered; `[approve, reject]` for an approval, `[respond, reject]` for a question.",
             minItems=1,
             uniqueItems=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.openapi.build import (
+from api.http.json_schema import (
     Node,
     answer,
     any_json,
@@ -19,7 +19,9 @@ from api.openapi.build import (
     words,
 )
 from api.openapi.schemas_sessions import NEXT_CURSOR
-from eventstore.domain.call import STATUSES
+from api.requests.models import LEASE_MAX_MS, LEASE_MIN_MS, LEASE_MS
+from eventstore.domain.call import KINDS, STATUSES
+from eventstore.domain.rules.decisions import ACTIONS
 from eventstore.domain.values.field_types import NAME_MAX, NOTE_MAX
 
 
@@ -53,7 +55,7 @@ def _call() -> Node:
         {
             "session_id": text(),
             "interrupt_id": ref("InterruptId"),
-            "kind": words("approval", "question", "authorization"),
+            "kind": words(*KINDS),
             "status": ref("CallStatus"),
             "run_id": text(),
             "thread_id": text(),
@@ -61,7 +63,7 @@ def _call() -> Node:
             "tool_args": any_object("As they were asked for; edits stand in the decision."),
             "args_digest": ref("ArgsDigest"),
             "message": any_json("What the person is asked; null for nothing."),
-            "options": many(words("approve", "reject", "respond")),
+            "options": many(words(*ACTIONS)),
             "response_schema": any_json("A JSON Schema for the answer, or null."),
             "allow_edits": flag(),
             "idempotent": flag(),
@@ -79,7 +81,7 @@ def _call() -> Node:
 def _decision() -> Node:
     return answer(
         {
-            "action": words("approve", "reject", "respond", "cancel"),
+            "action": words(*ACTIONS, "cancel"),
             "by": text(),
             "at": time(),
             "note": nullable(text()),
@@ -103,7 +105,7 @@ def _execution() -> Node:
 
 def _decide() -> Node:
     node = request(
-        {"action": words("approve", "reject", "respond", description="One of the call's `options`.")},
+        {"action": words(*ACTIONS, description="One of the call's `options`.")},
         {
             "note": text("For the record.", maxLength=NOTE_MAX),
             "edited_args": any_object("Only with `approve`, where the call has `allow_edits`."),
@@ -138,7 +140,7 @@ def _execution_requests() -> dict[str, Node]:
     return {
         "Claim": request(
             {"owner": text("Who runs it. The owner may claim again, to renew.", minLength=1, maxLength=NAME_MAX)},
-            {"lease_ms": integer(minimum=100, maximum=3_600_000, default=60_000)},
+            {"lease_ms": integer(minimum=LEASE_MIN_MS, maximum=LEASE_MAX_MS, default=LEASE_MS)},
         ),
         "Claimed": answer(
             {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.openapi.build import (
+from api.http.json_schema import (
     Node,
     answer,
     any_json,
@@ -16,6 +16,7 @@ from api.openapi.build import (
     time,
     words,
 )
+from eventstore.domain.rules.decisions import ACTIONS
 
 STORED_DATA = {
     "session.started": "SessionStartedData",
@@ -84,17 +85,15 @@ def _call_data() -> dict[str, Node]:
                 "run_id": text(),
                 "thread_id": text(),
                 "kind": words("approval", "question"),
-                "options": many(words("approve", "reject", "respond")),
+                "options": many(words(*ACTIONS)),
                 "args_digest": ref("ArgsDigest"),
             },
             description="The request as it is stored: in snake_case, with every default resolved.",
         ),
-        "InputCompletedData": answer(
-            {**call, "action": words("approve", "reject", "respond", "cancel"), "decision": ref("Decision")}
-        ),
+        "InputCompletedData": answer({**call, "action": words(*ACTIONS, "cancel"), "decision": ref("Decision")}),
         "InputExpiredData": answer(call),
         "InputRefusedData": answer(
-            {**call, "action": words("approve", "reject", "respond"), "reason": {"const": "expired"}},
+            {**call, "action": words(*ACTIONS), "reason": {"const": "expired"}},
             description="An attempt that came after the deadline.",
         ),
         "AuthorizationCompletedData": answer({**call, "success": flag()}, {"error": nullable(text())}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.openapi.build import (
+from api.http.json_schema import (
     Node,
     answer,
     any_object,
@@ -18,7 +18,10 @@ from api.openapi.build import (
 )
 from api.openapi.schemas_asks import ask_schemas
 from api.openapi.schemas_event_data import STORED_DATA, data_schemas
-from eventstore.domain.events import RESERVED, TYPE_MAX, TYPE_PATTERN
+from api.publish_line.messages import ID_MAX
+from api.requests.events import BATCH_EVENTS
+from api.routes.session_stream import ENDS
+from eventstore.domain.events import EVENT_BYTES, RESERVED, TYPE_MAX, TYPE_PATTERN
 
 
 def event_schemas() -> dict[str, Node]:
@@ -29,7 +32,7 @@ def event_schemas() -> dict[str, Node]:
         "Deletion": _deletion(),
         "StreamEnd": _stream_end(),
         "PublishEvent": _publish_event(),
-        "PublishBatch": many(ref("PublishEvent"), minItems=1, maxItems=1000),
+        "PublishBatch": many(ref("PublishEvent"), minItems=1, maxItems=BATCH_EVENTS),
         "PublishAnswer": _publish_answer(),
         "PublishedEvent": _published_event(),
         **_line_schemas(),
@@ -79,7 +82,7 @@ def _deletion() -> Node:
 
 
 def _stream_end() -> Node:
-    reasons = words("idle", "parked", "terminal", "deleted")
+    reasons = words(*ENDS, "deleted")
     end = answer({"reason": reasons, "next_from": integer("Where a next stream would begin.", minimum=1)})
     return answer({"end": end}, description="The last line of an NDJSON stream that ended by rule.")
 
@@ -91,8 +94,8 @@ def _publish_event() -> Node:
             "data": any_object("Kept as it is, unknown fields too."),
             "occurred_at": time("The publisher's own time for it."),
         },
-        "An event to append, at most 256 KiB. `step.*` are reserved as well unless the session's `steps` is "
-        "`explicit`, and so is an `action.result` that names an interrupt_id of the session.",
+        f"An event to append, at most {EVENT_BYTES >> 10} KiB. `step.*` are reserved as well unless the session's"
+        " `steps` is `explicit`, and so is an `action.result` that names an interrupt_id of the session.",
     )
     asks = {"input.requested": "InputRequested", "authorization.required": "AuthorizationRequired"}
     return {**node, "allOf": [_when(kind, ref(name)) for kind, name in asks.items()]}
@@ -113,12 +116,13 @@ def _publish_answer() -> Node:
 
 def _line_schemas() -> dict[str, Node]:
     """Text messages of a line."""
-    name, told = text("As it was sent.", minLength=1, maxLength=200), ("first_seq", "last_seq", "events", "durability")
+    name = text("As it was sent.", minLength=1, maxLength=ID_MAX)
+    told = ("first_seq", "last_seq", "events", "durability")
     shared = {member: _publish_answer()["properties"][member] for member in told}
     unnamed = nullable(text("Null for a message without an id: it is known by its place, since answers come in order."))
     return {
         "LineMessage": request(
-            {"id": text("Told back in the answer.", minLength=1, maxLength=200), "events": ref("PublishBatch")},
+            {"id": text("Told back in the answer.", minLength=1, maxLength=ID_MAX), "events": ref("PublishBatch")},
             {"expected_seq": integer("The version that the session must be at.", minimum=0)},
         ),
         "LineAnswer": answer({"id": name, **shared}),

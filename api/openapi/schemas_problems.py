@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from api.http.json_schema import Node, answer, integer, many, ref, text
 from api.http.problems import STATUS, TYPE_BASE, WRONG_ADDRESS
-from api.openapi.build import Node, answer, integer, many, ref, text
+from api.requests.descriptions import problem_schema
 from eventstore.domain.api_keys import SCOPES
-from eventstore.domain.errors import LaybyError, leaves
+from eventstore.domain.errors import InvalidRequest, LaybyError, leaves
 
 
-def problem_name(slug: str) -> str:
-    return f"Problem-{slug}"
-
-
-def statuses(slug: str) -> list[int]:
-    return [WRONG_ADDRESS, STATUS[slug]] if slug == "invalid-request" else [STATUS[slug]]
+def statuses(problem: type[LaybyError]) -> list[int]:
+    """Those under which it may be answered."""
+    return [WRONG_ADDRESS, STATUS[problem.slug]] if problem is InvalidRequest else [STATUS[problem.slug]]
 
 
 def problem_schemas() -> dict[str, Node]:
     return {
         "Problem": _problem(),
         "FieldError": _field_error(),
-        **{problem_name(error.slug): _one(error) for error in leaves()},
+        **{problem_schema(error): _one(error) for error in leaves()},
     }
 
 
@@ -95,7 +93,7 @@ def _one(error: type[LaybyError]) -> Node:
     own = answer(
         {
             "type": {"const": TYPE_BASE + error.slug},
-            "status": {"enum": statuses(error.slug)},
+            "status": {"enum": statuses(error)},
             **_members().get(error.slug, {}),
         }
     )

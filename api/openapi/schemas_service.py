@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.openapi.build import Node, answer, any_object, integer, many, ref, text, time
+from api.http.json_schema import Node, answer, any_object, integer, many, ref, text, time
 
 
 def service_schemas() -> dict[str, Node]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.openapi.build import (
+from api.http.json_schema import (
     Node,
     answer,
     any_object,
@@ -17,15 +17,18 @@ from api.openapi.build import (
     words,
 )
 from api.openapi.schemas_event_data import TOKEN
+from api.requests.idempotency import PREFIX
+from eventstore.domain.session import STATUSES
 from eventstore.domain.values.field_types import NAME_MAX, SESSION_ID
+from projections.fold.session_view import SHOWN
 
 NEXT_CURSOR = nullable(text("Opaque; null on the last page."))
 
 
 def session_schemas() -> dict[str, Node]:
     return {
-        "SessionId": text("Made as `ses_` + 26 characters unless given.", pattern=f"^{SESSION_ID.pattern}$"),
-        "SessionStatus": words("running", "waiting", "completed", "failed"),
+        "SessionId": text(f"Made as `{PREFIX}` + 26 characters unless given.", pattern=f"^{SESSION_ID.pattern}$"),
+        "SessionStatus": words(*STATUSES),
         "CreateSession": _create(),
         "CreatedSession": _created(),
         "SendMessage": request({"continuation_token": text(), "message": text()}),
@@ -90,9 +93,9 @@ def _snapshot() -> Node:
             **_state(),
             "continuation_token": TOKEN,
             "turn": nullable(ref("Turn")),
-            "steps": many(ref("Step"), "The newest 100, in the order they began.", maxItems=100),
+            "steps": many(ref("Step"), f"The newest {SHOWN}, in the order they began.", maxItems=SHOWN),
             "steps_total": integer(minimum=0),
-            "calls": many(ref("Call"), "All open ones and the newest 100 others, in the order they began."),
+            "calls": many(ref("Call"), f"All open ones and the newest {SHOWN} others, in the order they began."),
             "calls_total": integer(minimum=0),
             "metadata": any_object(),
         }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from api.openapi.build import Node, any_json, any_object, described, nullable, ref, text, time
+from api.http.json_schema import Node, any_json, any_object, described, nullable, ref, text, time
+from eventstore.domain.call import PENDING
 
 
 def snapshot_schemas() -> dict[str, Node]:
@@ -41,7 +42,7 @@ def _pending() -> Node:
 
 def _still_pending() -> Node:
     nothing: Node = {"type": "null"}
-    undecided = {"status": {"const": "PENDING_APPROVAL"}, "decision": nothing, "result": nothing}
+    undecided = {"status": {"const": PENDING}, "decision": nothing, "result": nothing}
     return {
         "description": "A document that asks for a decision: pending, not decided, without a result.",
         "allOf": [ref("StateSnapshotV2"), {"properties": {"pending_tool_call": {"properties": undecided}}}],

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from api.openapi.build import Node, answer, any_object, flag, integer, ref, request, text
+from api.http.json_schema import Node, answer, any_object, flag, integer, ref, request, text
+from api.zhin.events import TOKEN_PREFIX
 
 _OK: Node = {"const": True}
 
 
 def zhin_schemas() -> dict[str, Node]:
-    session = {"sessionId": text(), "continuationToken": text(pattern="^zhin:")}
+    session = {"sessionId": text(), "continuationToken": text(pattern=f"^{TOKEN_PREFIX}")}
     return {
         "ZhinHealth": answer({"ok": _OK, "service": {"const": "zhin-agent-session"}}),
         "ZhinRefusal": answer({"ok": {"const": False}, "error": text("What went wrong, in one word.")}),

@@ -13,9 +13,12 @@ from eventstore.domain.commands import NewEvent, Publish
 from eventstore.domain.errors import FieldError, InvalidRequest, LaybyError, TooLarge
 from eventstore.domain.values import json_text
 
-MESSAGE_BYTES: Final = BATCH_BYTES + 64 * 1024
-"""The events may be as large as the body of a request; the rest of a message is small."""
+BESIDE_EVENTS: Final = 64 * 1024
+"""Bytes of a message beside its events, which are small."""
+MESSAGE_BYTES: Final = BATCH_BYTES + BESIDE_EVENTS
+"""The events may be as large as the body of a request."""
 ID_MAX: Final = 200
+"""The longest id of a message, in characters: as long as an idempotency key, which it may become a part of."""
 _MEMBERS: Final = frozenset({"id", "events", "expected_seq"})
 
 Message = dict[str, Any]

@@ -7,44 +7,45 @@ import contextlib
 import re
 from typing import Final
 
-from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 from websockets.frames import CloseCode
 
-from api.http import query_parameters
-from api.publish_line.in_flight import Row
+from api.http import json_schema, query_parameters
+from api.http.authentication import LAYBY_ACTOR
+from api.http.headers import KEY_MAX
+from api.http.parameter_types import RequestHeader
+from api.publish_line.in_flight import UNANSWERED, Row
+from api.publish_line.messages import BESIDE_EVENTS
 from api.publish_line.publisher import LINE, Publisher
-from api.requests.bodies import session_id
+from api.requests.descriptions import reply
+from api.requests.endpoint import Endpoint, Operation, Received
+from api.requests.events import BATCH_BYTES
 from api.services import Services
 from api.streaming.open_responses import FAREWELL_S, Cut
 from api.transport import websocket_handshake
 from api.transport.protocol_upgrade import SWITCHING
-from eventstore.domain.errors import InvalidRequest
+from eventstore.domain.errors import UpgradeRequired
 
 SUBPROTOCOL: Final = "layby.v1"
-_PRODUCER: Final = re.compile(r"[ -~]{1,198}", re.ASCII)
-"""What leaves room for a colon and an id in an idempotency key."""
+PRODUCER_MAX: Final = KEY_MAX - 2
+"""The longest name of a producer, in characters: it leaves room for a colon and an id in an idempotency key."""
+PRODUCER: Final = query_parameters.matching(
+    "producer",
+    "Makes ids safe to repeat: each is then the Idempotency-Key `<producer>:<id>` of its events.",
+    re.compile(rf"[ -~]{{1,{PRODUCER_MAX}}}", re.ASCII),
+    f"1 to {PRODUCER_MAX} printable ASCII characters",
+)
+PROTOCOL: Final = RequestHeader("Sec-WebSocket-Protocol", "Must offer it.", json_schema.text(examples=[SUBPROTOCOL]))
 
 
-def routes(services: Services) -> list[BaseRoute]:
-    async def publish(request: Request) -> Response:
-        principal, name = services.door.enter(request, "publish"), session_id(request)
-        publisher = Publisher(services.door, services.store, principal, name, _producer(request))
-        await services.store.head(principal.tenant, name)  # else each message would hear that there is no such session
-        fields = websocket_handshake.accept(request, SUBPROTOCOL)
-        services.store.check_room()
-        return LineResponse(services, publisher, fields)
-
-    return [Route(LINE, publish, methods=["GET"])]
-
-
-def _producer(request: Request) -> str | None:
-    value = query_parameters.text(request, "producer")
-    if value is not None and not _PRODUCER.fullmatch(value):
-        raise InvalidRequest.parameter("producer", "must be 1 to 198 printable ASCII characters")
-    return value
+async def publish(services: Services, received: Received) -> Response:
+    principal, name = received.principal, received.session_id
+    publisher = Publisher(services.door, services.store, principal, name, received.query(PRODUCER))
+    await services.store.head(principal.tenant, name)  # else each message would hear that there is no such session
+    fields = websocket_handshake.accept(received.request, SUBPROTOCOL)
+    services.store.check_room()
+    return LineResponse(services, publisher, fields)
 
 
 class LineResponse(Response):
@@ -85,3 +86,28 @@ class LineResponse(Response):
                 await row.answer()
         row.socket.close()
         await row.answer()  # what is under way counts in the budget
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "GET",
+        LINE,
+        publish,
+        Operation(
+            "openLine",
+            "events",
+            "Open a line for publishing: a WebSocket",
+            "Each text message is a `LineMessage`, carried out in order as a request with its events would be,"
+            " and answered in order by a `LineAnswer` or a `LineRefusal`."
+            f" Up to {UNANSWERED} may be unanswered; beyond that none is read."
+            " The line is closed with 1001 when the server stops, 1003 for a binary message, 1008 when its key is"
+            f" revoked, 1009 for a message beyond {BATCH_BYTES >> 20} MiB and {BESIDE_EVENTS >> 10} KiB, 1013 when too"
+            " much is under way: behind the answers to what was taken.",
+        ),
+        scope="publish",
+        query=(PRODUCER,),
+        headers=(LAYBY_ACTOR, PROTOCOL),
+        answers={101: reply("The line is open.", None, PROTOCOL.name)},
+        problems=(UpgradeRequired,),
+    ),
+)

@@ -13,8 +13,11 @@ from eventstore.domain.values import json_text, timestamps
 from eventstore.domain.values.json_text import BadJson
 
 BATCH_BYTES: Final = 4 * 1024 * 1024
+"""The most bytes that a batch has as it is sent: half of what one commit may hold."""
 BATCH_EVENTS: Final = 1_000
+"""The most events of a batch: one commit appends them all, and a reader may get them at once."""
 ERRORS_TOLD: Final = 20
+"""How many wrong fields of a batch are listed: enough to see what is wrong with all of them."""
 _MEMBERS: Final = frozenset({"type", "data", "occurred_at"})
 
 

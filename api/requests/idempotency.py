@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from starlette.requests import Request
-
 from api.http.headers import idempotency_key, retry_sources
-from api.requests.bodies import Posted
+from api.requests.endpoint import Received
 from api.services import Services
 from eventstore.commit.batch import Answer
 from eventstore.domain.commands import Command, CreateSession
@@ -21,16 +19,15 @@ GENERATIONS: Final = 32
 
 
 async def execute_anchored(
-    services: Services, request: Request, post: Posted, session_id: str, command: Command
+    services: Services, received: Received, session_id: str, command: Command
 ) -> tuple[str, Answer]:
     """Carry out a command on a session that the body chose, and tell on which one.
 
     The same Idempotency-Key with another body is refused, whatever session it names, and a retry goes where its first
     attempt went. Only success is kept: a refusal gives the key free, a crash leaves it to a retry of the same body.
     """
-    principal, retry, store = post.principal, post.retry, services.store
-    places = _places(request, post)
-    anchor = retry and await store.hold_idempotency_key(principal.tenant, places, retry, session_id)
+    principal, retry, store = received.principal, received.retry, services.store
+    anchor = retry and await store.hold_idempotency_key(principal.tenant, _places(received), retry, session_id)
     name = anchor.session_id if anchor else session_id
     try:
         return name, await store.execute(principal.tenant, name, command, principal.actor, retry)
@@ -40,35 +37,33 @@ async def execute_anchored(
         raise
 
 
-async def create(services: Services, request: Request, post: Posted, command: CreateSession) -> Answer:
+async def create(services: Services, received: Received, command: CreateSession) -> Answer:
     """Make the session that the command names."""
-    _, answer = await execute_anchored(services, request, post, command.session_id, command)
+    _, answer = await execute_anchored(services, received, command.session_id, command)
     return answer
 
 
-async def create_unnamed(
-    services: Services, request: Request, post: Posted, command: Callable[[str], CreateSession]
-) -> Answer:
+async def create_unnamed(services: Services, received: Received, command: Callable[[str], CreateSession]) -> Answer:
     """Make a session whose id is ours to choose; `command` is what makes it under an id.
 
     With an Idempotency-Key the id follows from the key, so that a retry finds what the first request made. After a
     day the store forgets the key; its session is in the way then, and the next generation's id is taken.
     """
-    principal, store = post.principal, services.store
-    for name in _places(request, post):
+    principal, store = received.principal, services.store
+    for name in _places(received):
         try:
-            return await store.execute(principal.tenant, name, command(name), principal.actor, post.retry)
+            return await store.execute(principal.tenant, name, command(name), principal.actor, received.retry)
         except SessionExists:
             continue
     raise SessionExists("this Idempotency-Key has made many sessions over the days; use a new key")
 
 
-def _places(request: Request, post: Posted) -> Iterator[str]:
+def _places(received: Received) -> Iterator[str]:
     """The ids that a creation may take, one after another."""
-    key = idempotency_key(request)
+    key = idempotency_key(received.request)
     if key is None:
         yield ids.random_id(PREFIX)
         return
-    sources = retry_sources(request.scope["path"], post.principal, key)
+    sources = retry_sources(received.request.scope["path"], received.principal, key)
     for generation in range(GENERATIONS):
         yield ids.derived_id(PREFIX, *sources, str(generation))

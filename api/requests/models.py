@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,8 +20,13 @@ from eventstore.domain.commands import (
 from eventstore.domain.rules.decisions import check_shape
 from eventstore.domain.values.field_types import Metadata, Name, Note, SessionId
 
-LEASE_MS = 60_000
-_Lease = Annotated[int, Field(ge=100, le=3_600_000)]
+LEASE_MS: Final = 60_000
+"""How long a claim holds, in milliseconds, unless it says how long: as long as most tools run."""
+LEASE_MIN_MS: Final = 100
+"""A shorter lease would lapse before its holder could renew it."""
+LEASE_MAX_MS: Final = 3_600_000
+"""For so long at most, in milliseconds, is the outcome of a call unknown whose executor has vanished."""
+_Lease = Annotated[int, Field(ge=LEASE_MIN_MS, le=LEASE_MAX_MS)]
 
 
 class _Body(BaseModel):

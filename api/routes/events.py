@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
 from api.http import query_parameters
 from api.http.content_negotiation import prefers
 from api.http.headers import header
+from api.http.json_schema import ref
 from api.http.query_parameters import Types
-from api.requests.bodies import JSON_TYPE, session_id
+from api.requests.bodies import JSON_TYPE
+from api.requests.descriptions import lines, reply
+from api.requests.endpoint import Endpoint, Operation, Received
+from api.requests.shared_parameters import TYPES
 from api.routes.publish import EVENTS
 from api.services import Services
 from api.streaming.encoders import NDJSON_TYPE
@@ -22,25 +24,36 @@ from eventstore.event_store import EventStore
 from eventstore.log.range_reader import FIRST_LINES
 
 LIMIT_DEFAULT: Final = 1_000
+"""How many events a page has, unless its reader asks for another number."""
 LIMIT_MAX: Final = 10_000
+"""The most events of a page, where they are small."""
 PAGE_BYTES: Final = 4 * 1024 * 1024
+"""The most bytes of a page, unless its first event is larger: a server holds the whole of it."""
 SCANNED_LINES: Final = 20_000
 SCANNED_BYTES: Final = 16 * 1024 * 1024
 """A filtered page ends after looking at so much, whatever it has found; its reader goes on from there."""
 SCAN_CHUNK: Final = 1_000
 
 
-def routes(services: Services) -> list[BaseRoute]:
-    async def read(request: Request) -> Response:
-        principal, name = services.door.enter(request, "read"), session_id(request)
-        limit = query_parameters.whole(request, "limit", 1, LIMIT_MAX)
-        start, descending = query_parameters.point(request, "from"), query_parameters.order(request) == "desc"
-        types, step = query_parameters.types(request), -1 if descending else 1
-        page = _Collected(types, LIMIT_DEFAULT if limit is None else limit, step)
-        await page.fill(services.store, principal.tenant, name, start)
-        return _as_json(page) if prefers(header(request, "Accept") or "", JSON_TYPE, NDJSON_TYPE) else _as_lines(page)
+FROM: Final = query_parameters.position("from", "The seq to start at; 1 unless given.", component="from_seq")
+LIMIT: Final = query_parameters.whole(
+    "limit",
+    "How many a page has at most; bytes may end it earlier.",
+    least=1,
+    most=LIMIT_MAX,
+    default=LIMIT_DEFAULT,
+    component="event_limit",
+)
+ORDER: Final = query_parameters.word("order", "`desc` starts at the newest, or at `from`.", ("asc", "desc"), "asc")
 
-    return [Route(EVENTS, read, methods=["GET"])]
+
+async def read(services: Services, received: Received) -> Response:
+    name, limit = received.session_id, received.query(LIMIT)
+    start, step = received.query(FROM), -1 if received.query(ORDER) == "desc" else 1
+    page = _Collected(received.query(TYPES), limit, step)
+    await page.fill(services.store, received.principal.tenant, name, start)
+    wants_json = prefers(header(received.request, "Accept") or "", JSON_TYPE, NDJSON_TYPE)
+    return _as_json(page) if wants_json else _as_lines(page)
 
 
 @dataclass(slots=True)
@@ -126,3 +139,24 @@ def _as_json(page: _Collected) -> Response:
     following = "null" if page.next_from is None else str(page.next_from)
     rest = b'],"next_from":%s,"last_seq":%d}' % (following.encode(), page.last_seq)
     return Response(b'{"events":[' + b",".join(page.lines) + rest, 200, _headers(page), JSON_TYPE)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "GET",
+        EVENTS,
+        read,
+        Operation("readEvents", "events", "Read a page of events", f"NDJSON, unless `Accept` asks for `{JSON_TYPE}`."),
+        scope="read",
+        query=(FROM, LIMIT, TYPES, ORDER),
+        answers={
+            200: reply(
+                "One page.",
+                {NDJSON_TYPE: lines("Event", "One event a line."), JSON_TYPE: {"schema": ref("EventPage")}},
+                "Layby-Last-Seq",
+                "Layby-Next-From",
+                "Vary",
+            )
+        },
+    ),
+)

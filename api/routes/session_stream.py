@@ -9,12 +9,14 @@ from typing import Final, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
-from api.http import query_parameters
+from api.http import json_schema, query_parameters
 from api.http.headers import header
+from api.http.parameter_types import QueryParameter, RequestHeader
 from api.http.query_parameters import Types
-from api.requests.bodies import session_id
+from api.requests.descriptions import STREAM_FORMS, reply, stream_content
+from api.requests.endpoint import Endpoint, Operation, Received
+from api.requests.shared_parameters import TYPES
 from api.services import Services
 from api.streaming.chunks import gather
 from api.streaming.encoders import SSE, Encoder, chosen
@@ -26,55 +28,64 @@ from eventstore.log.followed_session import Chunk, Deliver
 
 END: Final = 0
 """To the store, the place after the last event."""
-_SEQ = re.compile(r"(-?)([1-9][0-9]*)", re.ASCII)
+_POINT = re.compile(r"now|-?[1-9][0-9]*", re.ASCII)
 _LAST_ID = re.compile(r"[0-9]+", re.ASCII)
 _PARKED: Final = b'"data":{"parked":true,'
-UNTIL: Final = ("idle", "parked", "terminal")
+ENDS: Final = ("idle", "parked", "terminal")
+"""What a reader may wait for: the stream ends with the event that brings it about."""
 WHOLE_BYTES: Final = 128 * 1024
 """A chunk of so much is sent in one piece."""
 
 
-def routes(services: Services) -> list[BaseRoute]:
-    async def stream(request: Request) -> Response:
-        principal, name = services.door.enter(request, "read"), session_id(request)
-        encoder, last_id = chosen(header(request, "Accept") or ""), last_event_id(request)
-        asked = _start(request)  # which must make sense, even where it does not count
-        start = asked if last_id is None else last_id + 1
-        view = _View(encoder, query_parameters.types(request), query_parameters.word(request, "until", UNTIL))
-        outlet = Outlet(request.scope)
-        follow = services.store.follow(principal.tenant, name, start, view.deliver(outlet))
-        chunks = cast("AsyncGenerator[Chunk]", follow)
-        first = await anext(chunks)
-        if encoder is SSE and last_id is not None and first.end == "terminal" and not first.lines:
-            await chunks.aclose()
-            return Response(status_code=204)  # the one word that stops an EventSource
-        if request.method == "HEAD":
-            await chunks.aclose()
-            return Response(None, 200, STREAM_HEADERS, encoder.media_type)
-        frames = _frames(first, chunks, view)
-        return LiveResponse(principal, frames, encoder, services.live, services.metrics, outlet)
+def _start(value: str) -> int:
+    if not _POINT.fullmatch(value):
+        raise ValueError("must be a seq, a negative number to count from the end, or now")
+    if value == "now":
+        return END
+    seq = query_parameters.seq(value.removeprefix("-"))
+    return -seq if value.startswith("-") else seq
 
-    return [Route("/v1/sessions/{session_id}/stream", stream, methods=["GET"])]
+
+FROM: Final = QueryParameter(
+    "from",
+    "A seq; negative counts from the end; `now` is what comes next.",
+    json_schema.text(pattern=f"^({_POINT.pattern})$", default="1"),
+    _start,
+    1,
+)
+UNTIL: Final = query_parameters.word("until", "Ends the stream after the event that reaches this.", ENDS, None)
+LAST_EVENT_ID: Final = RequestHeader(
+    "Last-Event-ID",
+    "The last seq. Resumes after it. Beats the query.",
+    json_schema.text(pattern=f"^{_LAST_ID.pattern}$"),
+)
+
+
+async def stream(services: Services, received: Received) -> Response:
+    request, principal, name = received.request, received.principal, received.session_id
+    encoder, last_id = chosen(header(request, "Accept") or ""), last_event_id(request)
+    asked = received.query(FROM)  # which must make sense, even where it does not count
+    start = asked if last_id is None else last_id + 1
+    view = _View(encoder, received.query(TYPES), received.query(UNTIL))
+    outlet = Outlet(request.scope)
+    follow = services.store.follow(principal.tenant, name, start, view.deliver(outlet))
+    chunks = cast("AsyncGenerator[Chunk]", follow)
+    first = await anext(chunks)
+    if encoder is SSE and last_id is not None and first.end == "terminal" and not first.lines:
+        await chunks.aclose()
+        return Response(status_code=204)  # the one word that stops an EventSource
+    if request.method == "HEAD":
+        await chunks.aclose()
+        return Response(None, 200, STREAM_HEADERS, encoder.media_type)
+    frames = _frames(first, chunks, view)
+    return LiveResponse(principal, frames, encoder, services.live, services.metrics, outlet)
 
 
 def last_event_id(request: Request) -> int | None:
-    value = header(request, "Last-Event-ID")
+    value = header(request, LAST_EVENT_ID.name)
     if value is not None and not _LAST_ID.fullmatch(value):
-        raise InvalidRequest.header("Last-Event-ID", "must be the seq of the last event that was received")
+        raise InvalidRequest.header(LAST_EVENT_ID.name, "must be the seq of the last event that was received")
     return None if value is None else query_parameters.seq(value)
-
-
-def _start(request: Request) -> int:
-    value = query_parameters.text(request, "from")
-    if value is None:
-        return 1
-    if value == "now":
-        return END
-    found = _SEQ.fullmatch(value)
-    if not found:
-        raise InvalidRequest.parameter("from", "must be a seq, a negative number to count from the end, or now")
-    seq = query_parameters.seq(found[2])
-    return -seq if found[1] else seq
 
 
 class _View:
@@ -142,3 +153,25 @@ async def _frames(first: Chunk, chunks: AsyncGenerator[Chunk], view: _View) -> A
             if view.over:
                 return
             chunk = await anext(chunks)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "GET",
+        "/v1/sessions/{session_id}/stream",
+        stream,
+        Operation(
+            "followSession",
+            "events",
+            "Follow a session live, from any point",
+            f"{STREAM_FORMS} A stream that ended by rule says so last; one that was merely cut does not.",
+        ),
+        scope="read",
+        query=(FROM, TYPES, UNTIL),
+        headers=(LAST_EVENT_ID,),
+        answers={
+            200: reply("Events as they come.", stream_content("Event", "`id` is the seq, `event` the type.")),
+            204: reply("For SSE: the session has ended and its last event was received. Do not reconnect."),
+        },
+    ),
+)

@@ -1,99 +1,172 @@
-"""Sessions: create, read, list, talk to, delete."""
+"""Sessions: create, list, read, delete, talk to."""
 
 from __future__ import annotations
 
-from starlette.requests import Request
+from typing import Final
+
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
 from api.http import query_parameters
-from api.http.headers import etag, is_known
-from api.requests.bodies import answered, json_answer, parse_model, receive_post, session_id
-from api.requests.idempotency import create, create_unnamed
+from api.http.headers import IF_NONE_MATCH, etag, is_known
+from api.http.json_schema import ref
+from api.requests import idempotency
+from api.requests.bodies import answered, json_answer, parse_model
+from api.requests.descriptions import gives, json_content, reply
+from api.requests.endpoint import Endpoint, Operation, Received, RequestBody
 from api.requests.models import CreateBody, MessageBody
+from api.requests.shared_parameters import AGENT, CURSOR, LIMIT
 from api.services import Services
+from eventstore.domain import errors
 from eventstore.domain.errors import InvalidRequest
 from eventstore.domain.session import STATUSES
 
-
-def routes(services: Services) -> list[BaseRoute]:
-    sessions = _Sessions(services)
-    one = "/v1/sessions/{session_id}"
-    return [
-        Route(one, sessions.snapshot, methods=["GET"]),
-        Route(f"{one}/messages", sessions.send_message, methods=["POST"]),
-        Route(f"{one}/steps", sessions.steps, methods=["GET"]),
-        Route(f"{one}/calls", sessions.calls, methods=["GET"]),
-        Route("/v1/sessions", sessions.create, methods=["POST"]),
-        Route("/v1/sessions", sessions.listed, methods=["GET"]),
-        Route(one, sessions.delete, methods=["DELETE"]),
-    ]
+SESSIONS: Final = "/v1/sessions"
+ONE: Final = f"{SESSIONS}/{{session_id}}"
+STATUS: Final = query_parameters.word(
+    "status", "Only sessions of this status.", STATUSES, None, schema=ref("SessionStatus"), component="session_status"
+)
+PARKED: Final = query_parameters.flag("parked", "Only sessions in which a call waits, or none does.")
+AT: Final = query_parameters.position("at", "As of this seq.")
+AT_TIME: Final = query_parameters.instant("at_time", "As of this time.")
 
 
-class _Sessions:
-    def __init__(self, services: Services) -> None:
-        self._services: Services = services
+async def create(services: Services, received: Received) -> Response:
+    body = parse_model(CreateBody, received.body)
+    if body.session_id is not None:
+        answer = await idempotency.create(services, received, body.command(body.session_id))
+    else:
+        answer = await idempotency.create_unnamed(services, received, body.command)
+    return answered(answer, 201, {"Location": f"/v1/sessions/{answer.result['session_id']}"})
 
-    async def create(self, request: Request) -> Response:
-        post = await receive_post(self._services, request, "publish")
-        body = parse_model(CreateBody, post.body)
-        if body.session_id is not None:
-            answer = await create(self._services, request, post, body.command(body.session_id))
-        else:
-            answer = await create_unnamed(self._services, request, post, body.command)
-        return answered(answer, 201, {"Location": f"/v1/sessions/{answer.result['session_id']}"})
 
-    async def snapshot(self, request: Request) -> Response:
-        principal = self._services.door.enter(request, "read")
-        name, models = session_id(request), self._services.read_models
-        at, at_time = query_parameters.point(request, "at"), query_parameters.instant(request, "at_time")
-        if at is not None and at_time is not None:
-            raise InvalidRequest.parameter("at_time", "is one too many beside at; give one of them")
-        if at is None and at_time is None:
-            seq, body = await models.session(principal.tenant, name)
-        else:
-            seq, body = await models.session_at(principal.tenant, name, at=at, at_time=at_time)
-        headers = {"ETag": etag(seq)}
-        return Response(None, 304, headers) if is_known(request, headers["ETag"]) else json_answer(body, 200, headers)
+async def listed(services: Services, received: Received) -> Response:
+    body = await services.read_models.sessions(
+        received.principal.tenant,
+        status=received.query(STATUS),
+        parked=received.query(PARKED),
+        agent=received.query(AGENT),
+        limit=received.query(LIMIT),
+        cursor=received.query(CURSOR),
+    )
+    return json_answer(body)
 
-    async def listed(self, request: Request) -> Response:
-        principal = self._services.door.enter(request, "read")
-        body = await self._services.read_models.sessions(
-            principal.tenant,
-            status=query_parameters.word(request, "status", STATUSES),
-            parked=query_parameters.flag(request, "parked"),
-            agent=query_parameters.text(request, "agent"),
-            limit=query_parameters.list_limit(request),
-            cursor=query_parameters.text(request, "cursor"),
-        )
-        return json_answer(body)
 
-    async def steps(self, request: Request) -> Response:
-        principal = self._services.door.enter(request, "read")
-        name, limit, cursor = (
-            session_id(request),
-            query_parameters.list_limit(request),
-            query_parameters.text(request, "cursor"),
-        )
-        return json_answer(await self._services.read_models.steps(principal.tenant, name, limit, cursor))
+async def snapshot(services: Services, received: Received) -> Response:
+    tenant, name, models = received.principal.tenant, received.session_id, services.read_models
+    at, at_time = received.query(AT), received.query(AT_TIME)
+    if at is not None and at_time is not None:
+        raise InvalidRequest.parameter("at_time", "is one too many beside at; give one of them")
+    if at is None and at_time is None:
+        seq, body = await models.session(tenant, name)
+    else:
+        seq, body = await models.session_at(tenant, name, at=at, at_time=at_time)
+    headers = {"ETag": etag(seq)}
+    known = is_known(received.request, headers["ETag"])
+    return Response(None, 304, headers) if known else json_answer(body, 200, headers)
 
-    async def calls(self, request: Request) -> Response:
-        principal = self._services.door.enter(request, "read")
-        name, limit, cursor = (
-            session_id(request),
-            query_parameters.list_limit(request),
-            query_parameters.text(request, "cursor"),
-        )
-        return json_answer(await self._services.read_models.calls(principal.tenant, name, limit, cursor))
 
-    async def send_message(self, request: Request) -> Response:
-        post = await receive_post(self._services, request, "publish")
-        command = parse_model(MessageBody, post.body).command()
-        principal, name = post.principal, session_id(request)
-        answer = await self._services.store.execute(principal.tenant, name, command, principal.actor, post.retry)
-        return answered(answer)
+async def delete(services: Services, received: Received) -> Response:
+    await services.store.delete(received.principal.tenant, received.session_id)
+    return Response(status_code=204)
 
-    async def delete(self, request: Request) -> Response:
-        principal = self._services.door.enter(request, "admin")
-        await self._services.store.delete(principal.tenant, session_id(request))
-        return Response(status_code=204)
+
+async def steps(services: Services, received: Received) -> Response:
+    tenant, name = received.principal.tenant, received.session_id
+    limit, cursor = received.query(LIMIT), received.query(CURSOR)
+    return json_answer(await services.read_models.steps(tenant, name, limit, cursor))
+
+
+async def calls(services: Services, received: Received) -> Response:
+    tenant, name = received.principal.tenant, received.session_id
+    limit, cursor = received.query(LIMIT), received.query(CURSOR)
+    return json_answer(await services.read_models.calls(tenant, name, limit, cursor))
+
+
+async def send_message(services: Services, received: Received) -> Response:
+    command = parse_model(MessageBody, received.body).command()
+    principal, name = received.principal, received.session_id
+    answer = await services.store.execute(principal.tenant, name, command, principal.actor, received.retry)
+    return answered(answer)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "POST",
+        SESSIONS,
+        create,
+        Operation("createSession", "sessions", "Create a session"),
+        scope="publish",
+        body=RequestBody(json_content(ref("CreateSession"))),
+        answers={201: gives("CreatedSession", "Created.", "Location")},
+        problems=(errors.SessionExists, errors.SessionDeleted),
+    ),
+    Endpoint(
+        "GET",
+        SESSIONS,
+        listed,
+        Operation("listSessions", "sessions", "List sessions, newest activity first"),
+        scope="read",
+        query=(STATUS, PARKED, AGENT, LIMIT, CURSOR),
+        answers={200: gives("SessionList", "One page.")},
+    ),
+    Endpoint(
+        "GET",
+        ONE,
+        snapshot,
+        Operation(
+            "getSession",
+            "sessions",
+            "Read a session, as it is or as it was",
+            "Includes every event acknowledged before the request.",
+        ),
+        scope="read",
+        query=(AT, AT_TIME),
+        headers=(IF_NONE_MATCH,),
+        answers={
+            200: gives("SessionSnapshot", "The session.", "ETag"),
+            304: reply("Still the version that is known.", None, "ETag"),
+        },
+        problems=(errors.NoSuchPoint,),
+    ),
+    Endpoint(
+        "DELETE",
+        ONE,
+        delete,
+        Operation("deleteSession", "sessions", "Delete a session for good", "Its id is never used again."),
+        scope="admin",
+        answers={204: reply("Deleted.")},
+    ),
+    Endpoint(
+        "GET",
+        f"{ONE}/steps",
+        steps,
+        Operation("listSteps", "sessions", "List all steps of a session, oldest first"),
+        scope="read",
+        query=(LIMIT, CURSOR),
+        answers={200: gives("StepPage", "One page.")},
+    ),
+    Endpoint(
+        "GET",
+        f"{ONE}/calls",
+        calls,
+        Operation("listCallsOfSession", "sessions", "List all calls of a session, oldest first"),
+        scope="read",
+        query=(LIMIT, CURSOR),
+        answers={200: gives("CallPage", "One page.")},
+    ),
+    Endpoint(
+        "POST",
+        f"{ONE}/messages",
+        send_message,
+        Operation(
+            "sendMessage",
+            "sessions",
+            "Send a message to the agent",
+            "Taken while no turn is open, or while a call waits; it decides nothing.",
+        ),
+        scope="publish",
+        body=RequestBody(json_content(ref("SendMessage"))),
+        answers={200: gives("SentMessage", "Received; the token is the new one.")},
+        problems=(errors.SessionTerminal, errors.ContinuationTokenStale, errors.SessionBusy),
+    ),
+)

@@ -5,51 +5,57 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from typing import cast
+from typing import Final, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
-from api.http import query_parameters
+from api.http import json_schema, query_parameters
 from api.http.headers import header
+from api.http.parameter_types import RequestHeader
+from api.requests.descriptions import STREAM_FORMS, reply, stream_content
+from api.requests.endpoint import Endpoint, Operation, Received
+from api.requests.shared_parameters import TYPES
 from api.services import Services
 from api.streaming.chunks import gather
 from api.streaming.encoders import Encoder, chosen
 from api.streaming.open_responses import STREAM_HEADERS, LiveResponse
-from eventstore.domain.errors import InvalidRequest
+from eventstore.domain.errors import CursorTooOld, Diverged, InvalidRequest
 from eventstore.domain.events import line_type
-from eventstore.event_store import EventStore
 from eventstore.feed.tenant_feed import NOW, FeedItem
 
-_LAST_ID = "Last-Event-ID"
-DELETED = "deleted"
+DELETED: Final = "deleted"
 """What SSE calls a deletion, which is no event of the session."""
-
-
-def routes(services: Services) -> list[BaseRoute]:
-    async def follow(request: Request) -> Response:
-        principal = services.door.enter(request, "read")
-        encoder, types = chosen(header(request, "Accept") or ""), query_parameters.types(request)
-        items = _items(services.store, principal.tenant, request, types)
-        await _begun(items, request)
-        if request.method == "HEAD":
-            await items.aclose()
-            return Response(None, 200, STREAM_HEADERS, encoder.media_type)
-        return LiveResponse(principal, _frames(items, encoder), encoder, services.live, services.metrics)
-
-    return [Route("/v1/stream", follow, methods=["GET"])]
-
+CURSOR: Final = query_parameters.text(
+    "cursor", "Opaque, from the feed itself; or `now`. The beginning unless given.", component="feed_cursor"
+)
+LAST_CURSOR: Final = RequestHeader(
+    "Last-Event-ID",
+    "The last cursor received. Resumes after it. Beats the query.",
+    json_schema.text(),
+    component="Last-Event-ID-feed",
+)
 
 _Items = AsyncGenerator[list[FeedItem]]
 
 
-def _items(store: EventStore, tenant: str, request: Request, types: query_parameters.Types) -> _Items:
-    last_id = header(request, _LAST_ID)
+async def follow(services: Services, received: Received) -> Response:
+    request, principal = received.request, received.principal
+    encoder, types = chosen(header(request, "Accept") or ""), received.query(TYPES)
+    wanted = None if types.all else types.wants
+    items = cast("_Items", services.store.follow_tenant(principal.tenant, _cursor(received), wanted))
+    await _begun(items, request)
+    if request.method == "HEAD":
+        await items.aclose()
+        return Response(None, 200, STREAM_HEADERS, encoder.media_type)
+    return LiveResponse(principal, _frames(items, encoder), encoder, services.live, services.metrics)
+
+
+def _cursor(received: Received) -> str | None:
+    last_id = header(received.request, LAST_CURSOR.name)
     if last_id == NOW:
         raise _garbled_last_id()
-    cursor = query_parameters.text(request, "cursor") if last_id is None else last_id
-    return cast("_Items", store.follow_tenant(tenant, cursor, None if types.all else types.wants))
+    return received.query(CURSOR) if last_id is None else last_id
 
 
 async def _begun(items: _Items, request: Request) -> None:
@@ -57,13 +63,13 @@ async def _begun(items: _Items, request: Request) -> None:
     try:
         await anext(items)
     except InvalidRequest:
-        if header(request, _LAST_ID) is None:
+        if header(request, LAST_CURSOR.name) is None:
             raise
         raise _garbled_last_id() from None
 
 
 def _garbled_last_id() -> InvalidRequest:
-    return InvalidRequest.header(_LAST_ID, "must be the cursor of the last item that was received")
+    return InvalidRequest.header(LAST_CURSOR.name, "must be the cursor of the last item that was received")
 
 
 async def _frames(items: _Items, encoder: Encoder) -> AsyncGenerator[bytes]:
@@ -83,3 +89,25 @@ def _line(item: FeedItem) -> bytes:
     session_id, cursor = item.session_id.encode(), item.cursor.encode()
     middle = b'"deleted":true' if item.line is None else item.line[1:-1]
     return b'{"session_id":"%s",%s,"cursor":"%s"}' % (session_id, middle, cursor)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "GET",
+        "/v1/stream",
+        follow,
+        Operation(
+            "followAll",
+            "events",
+            "Follow all sessions",
+            f"{STREAM_FORMS} The events of each session come in order. A deletion is a line of its own.",
+        ),
+        scope="read",
+        query=(CURSOR, TYPES),
+        headers=(LAST_CURSOR,),
+        answers={
+            200: reply("Events as they come.", stream_content("FeedEvent", "`id` is the cursor, `event` the type."))
+        },
+        problems=(CursorTooOld, Diverged),
+    ),
+)

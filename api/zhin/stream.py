@@ -7,18 +7,21 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final, cast
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from api.http import query_parameters
-from api.http.router import Endpoint
+from api.http.json_schema import integer
+from api.http.parameter_types import QueryParameter
+from api.requests.descriptions import lines, reply
+from api.requests.endpoint import Endpoint, Operation, Received
 from api.routes.session_stream import END
 from api.services import Services
 from api.streaming.chunks import gather
 from api.streaming.encoders import NDJSON_TYPE, Ndjson
 from api.streaming.open_responses import STREAM_HEADERS, LiveResponse
-from api.zhin.answers import BadRequest, session_of
+from api.zhin.answers import BASE, SESSION_HEADER, BadRequest, session_of
 from api.zhin.events import translate
+from eventstore.domain.errors import SessionDeleted, SessionNotFound
 from eventstore.domain.session import RUNNING
 from eventstore.event_store import EventStore
 from eventstore.log.followed_session import Chunk
@@ -33,25 +36,25 @@ class _Lines(Ndjson):
 _LINES: Final = _Lines()
 
 
-def endpoint(services: Services) -> Endpoint:
-    async def stream(request: Request) -> Response:
-        principal = services.door.enter(request, "read")
-        name, start = session_of(request), _start_index(request) + 1
-        chunks = _chunks(services.store, principal.tenant, name, start)
-        first = await anext(chunks)
-        if request.method == "HEAD":
-            await chunks.aclose()
-            return Response(None, 200, STREAM_HEADERS, _LINES.media_type)
-        return LiveResponse(principal, _frames(first, chunks), _LINES, services.live, services.metrics)
-
-    return stream
-
-
-def _start_index(request: Request) -> int:
-    value = query_parameters.text(request, "startIndex")
-    if value is not None and not _INDEX.fullmatch(value):
+def _start_index(value: str) -> int:
+    if not _INDEX.fullmatch(value):
         raise BadRequest("INVALID_START_INDEX")
-    return query_parameters.seq(value or "0")
+    return query_parameters.seq(value)
+
+
+START_INDEX: Final = QueryParameter(
+    "startIndex", "The 0-based index of the first event.", integer(minimum=0, default=0), _start_index, 0
+)
+
+
+async def stream(services: Services, received: Received) -> Response:
+    name, start = session_of(received), received.query(START_INDEX) + 1
+    chunks = _chunks(services.store, received.principal.tenant, name, start)
+    first = await anext(chunks)
+    if received.request.method == "HEAD":
+        await chunks.aclose()
+        return Response(None, 200, STREAM_HEADERS, _LINES.media_type)
+    return LiveResponse(received.principal, _frames(first, chunks), _LINES, services.live, services.metrics)
 
 
 async def _chunks(store: EventStore, tenant: str, name: str, start: int) -> AsyncGenerator[list[bytes]]:
@@ -82,3 +85,20 @@ async def _frames(first: list[bytes], chunks: AsyncGenerator[list[bytes]]) -> As
         async for lines in chunks:
             for piece in gather(map(translate, lines)):
                 yield piece
+
+
+STREAM: Final = Endpoint(
+    "GET",
+    f"{BASE}/session/{{id}}/stream",
+    stream,
+    Operation(
+        "zhinStream",
+        "zhin",
+        "Read the events from an index",
+        "Closes as soon as it is caught up and the session is waiting or ended.",
+    ),
+    scope="read",
+    query=(START_INDEX,),
+    answers={200: reply("Events.", {_LINES.media_type: lines("ZhinEvent", "One event a line.")}, SESSION_HEADER)},
+    problems=(SessionNotFound, SessionDeleted),
+)

@@ -10,8 +10,8 @@ MUTATIONS = (
         (
             Patch(
                 "api/routes/session_stream.py",
-                '_SEQ = re.compile(r"(-?)([1-9][0-9]*)", re.ASCII)',
-                '_SEQ = re.compile(r"(-?)([0-9]+)")',
+                '_POINT = re.compile(r"now|-?[1-9][0-9]*", re.ASCII)',
+                '_POINT = re.compile(r"now|-?[0-9]+")',
             ),
         ),
         {"part": "wire"},

@@ -57,3 +57,10 @@ def test_only_api_speaks_http(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES)
 def test_nothing_rests_on_the_tests_or_on_what_only_they_need(path: Path) -> None:
     assert tops(path) & {"tests", "pytest", "httpx", "fakeredis", "hypothesis"} == set()
+
+
+@pytest.mark.parametrize("what", ["query_params", "door.enter(", "read_body("])
+def test_what_a_request_must_pass_stands_in_one_place(what: str) -> None:
+    """So that no route reads a parameter that it does not declare, skips the key, or reads a body before the checks."""
+    uses = [path for path in modules() if what in text(path).replace(f"def {what}", "")]
+    assert uses == [Path("api/requests/endpoint.py")]

@@ -9,10 +9,9 @@ import time
 
 import httpx
 import pytest
-from starlette.routing import Route
 
 from api.http.body_budget import Budget
-from api.http.router import Router
+from api.http.router import Route, Router
 from api.metrics.registry import Metrics
 from api.middleware.error_boundary import Edge
 from api.zhin.answers import guarded
@@ -400,7 +399,7 @@ def test_every_fault_has_the_form_of_the_mount(error, status, code, headers):
     async def fail(_):
         raise error
 
-    app = Edge(Router([Route("/zhin/x", guarded(fail))]), Metrics(), Budget(1024))
+    app = Edge(Router([Route("GET", "/zhin/x", guarded(fail))]), Metrics(), Budget(1024))
 
     async def ask():
         transport = httpx.ASGITransport(app)

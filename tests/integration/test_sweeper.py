@@ -46,8 +46,8 @@ async def overdue(store: EventStore, *interrupt_ids: str, in_ms: int = 60) -> No
     await create(store)
     names = interrupt_ids or ("c1",)
     await send(store, *(ask(name, expires_in_ms=in_ms) for name in names))
-    asked = [event["data"]["expires_at"] for event in await stored(store) if event["type"] == "input.requested"]
-    await passed(store, max(map(timestamps.parse, asked)))
+    asked = [event["data"] for event in await stored(store) if event["type"] == "input.requested"]
+    await passed(store, max(timestamps.parse(data["expires_at"]) for data in asked))
 
 
 async def expired_at(store: EventStore, interrupt_id: str = "c1") -> int:

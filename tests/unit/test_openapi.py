@@ -10,13 +10,14 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
+from api.app import ENDPOINTS
 from api.http.problems import MEDIA_TYPE, render
-from api.openapi import document
+from api.openapi.document import document
 from api.openapi.examples import EXAMPLES
 from eventstore.domain import errors
 from eventstore.domain.errors import leaves
 
-DOCUMENT = document()
+DOCUMENT = document(ENDPOINTS)
 OPERATIONS = [
     pytest.param(operation, id=f"{method.upper()} {path}")
     for path, item in DOCUMENT["paths"].items()

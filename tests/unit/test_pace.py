@@ -10,7 +10,8 @@ import pytest
 from starlette.requests import Request
 
 from api.middleware.refusal_pacing import EVERY_S, LONGEST_S, Pace
-from api.requests.bodies import receive_post
+from api.requests.endpoint import answer
+from api.routes import publish
 from eventstore.domain.errors import Overloaded
 
 
@@ -41,5 +42,6 @@ def test_a_server_without_room_reads_no_body():
     door = SimpleNamespace(enter=enter)
     services = SimpleNamespace(door=door, store=SimpleNamespace(check_room=full))
     scope: dict[str, Any] = {"type": "http", "method": "POST", "headers": [], "path": "/", "query_string": b""}
+    (endpoint,) = publish.ENDPOINTS
     with pytest.raises(Overloaded):
-        asyncio.run(receive_post(cast(Any, services), Request(scope, receive), "publish"))
+        asyncio.run(answer(cast(Any, services), endpoint, Request(scope, receive)))

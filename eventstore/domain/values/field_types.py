@@ -14,7 +14,8 @@ SESSION_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
 NAME_MAX = 200
 NOTE_MAX = 10_000
 METADATA_BYTES = 256 * 1024
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+INTERRUPT_ID_MAX = 200
+INTERRUPT_ID = re.compile(rf"[^/\u0000-\u001f\u007f-\u009f]{{1,{INTERRUPT_ID_MAX}}}")
 
 _MESSAGES = {
     "missing": "is required",
@@ -43,8 +44,8 @@ def session_id(value: str) -> str:
 
 def interrupt_id(value: str) -> str:
     """The id of a call. Raises ValueError."""
-    if not 1 <= len(value) <= 200 or "/" in value or _CONTROL.search(value):
-        raise ValueError("must be 1 to 200 characters, with no control character and no /")
+    if not INTERRUPT_ID.fullmatch(value):
+        raise ValueError(f"must be 1 to {INTERRUPT_ID_MAX} characters, with no control character and no /")
     return value
 
 

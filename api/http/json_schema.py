@@ -1,4 +1,4 @@
-"""Small words to write schemas with, so that each file below reads as a table."""
+"""Functions that write JSON Schemas, so that those of parameters, bodies and answers read as tables."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 Node = dict[str, Any]
-"""A piece of the document: plain JSON."""
+"""A piece of the OpenAPI document: plain JSON."""
 
 
 def ref(name: str) -> Node:
     return {"$ref": f"#/components/schemas/{name}"}
-
-
-def header(name: str) -> Node:
-    return {"$ref": f"#/components/headers/{name}"}
 
 
 def text(description: str = "", **more: Any) -> Node:
@@ -88,12 +84,3 @@ def request(
         "additionalProperties": False,
     }
     return described(node, description)
-
-
-def json_content(schema: Node) -> Node:
-    return {"application/json": {"schema": schema}}
-
-
-def lines(item: str, description: str) -> Node:
-    """A content of lines or frames, each of which is one `item`. OpenAPI 3.1 cannot say that itself."""
-    return {"schema": text(f"{description} See the schema `{item}`.")}
