@@ -11,8 +11,9 @@ from proofs.engines import Cluster, Engine
 from tests.integration.stores import TENANT, chosen, close, open_at
 
 PARTITIONS = 8
-AT_ONCE = {"repl_diskless_load": "on-empty-db"}
-"""An empty replica takes over what its primary has within milliseconds; by way of a file it takes a second."""
+AT_ONCE = {"repl_diskless_load": "on-empty-db", "repl_diskless_sync": "no"}
+"""Options of engines: an empty replica is in step within milliseconds. Where the primary makes no file, or the replica
+makes one, something is waited for that happens once a second."""
 
 
 @asynccontextmanager

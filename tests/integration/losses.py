@@ -117,7 +117,7 @@ class OldCopy(Losing):
 
 @asynccontextmanager
 async def failover(folder: Path) -> AsyncGenerator[Losing]:
-    with Engine(folder / "primary") as primary, Engine(folder / "replica", **AT_ONCE) as replica:
+    with Engine(folder / "primary", **AT_ONCE) as primary, Engine(folder / "replica", **AT_ONCE) as replica:
         await asyncio.to_thread(replica.client.replicaof, "127.0.0.1", primary.port)
         switch = Switch(primary.port)
         await switch.up()
