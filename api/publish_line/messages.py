@@ -71,7 +71,7 @@ def _events(values: list[Any], data: bytes) -> list[NewEvent]:
 
 def _found(message: Message) -> list[FieldError]:
     """What is wrong beside the id and the events themselves."""
-    errors = list[FieldError]()
+    errors: list[FieldError] = []
     events, expected = message.get("events"), message.get("expected_seq")
     if not isinstance(events, list):
         what = "is required" if events is None else "must be an array of events"
