@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -60,6 +60,9 @@ class _Place:
         if error is None:
             return answer.result()
         return error if isinstance(error, LaybyError) else _FAULT
+
+
+_Done = tuple[_Place, Answer | LaybyError]
 
 
 class Row:
@@ -163,7 +166,7 @@ class Row:
         """Answer, until no more messages come and none is left."""
         while await self._first():
             done = list(self._done())
-            reached = await self._reached(outcome for _, outcome in done)
+            reached = await self._reached(done)
             self.socket.send([self._told(place.id, outcome, reached) for place, outcome in done])
             for _ in done:
                 self._row.popleft()
@@ -182,16 +185,16 @@ class Row:
             await self._moved.wait()
         return True
 
-    def _done(self) -> Iterator[tuple[_Place, Answer | LaybyError]]:
+    def _done(self) -> Iterator[_Done]:
         """The oldest messages that have their outcome, up to the first that has none."""
         for place in self._row:
             if (outcome := place.outcome) is None:
                 return
             yield place, outcome
 
-    async def _reached(self, outcomes: Iterable[Answer | LaybyError]) -> str | LaybyError:
+    async def _reached(self, done: list[_Done]) -> str | LaybyError:
         """The durability of answers that do not say it: all of them were committed before this is asked."""
-        if all(isinstance(outcome, LaybyError) or outcome.durability for outcome in outcomes):
+        if all(isinstance(outcome, LaybyError) or outcome.durability for _, outcome in done):
             return ""
         try:
             return await self._publisher.confirm()
@@ -206,7 +209,7 @@ class Row:
             outcome = durability
         return messages.refusal(name, outcome if isinstance(outcome, LaybyError) else _FAULT, self._publisher.path)
 
-    def _count(self, done: list[tuple[_Place, Answer | LaybyError]]) -> None:
+    def _count(self, done: list[_Done]) -> None:
         now, seconds = asyncio.get_running_loop().time(), defaultdict[int, list[float]](list)
         for place, outcome in done:
             status = problems.status_of(outcome) if isinstance(outcome, LaybyError) else PUBLISHED

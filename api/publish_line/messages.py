@@ -86,8 +86,14 @@ def _found(message: Message) -> list[FieldError]:
 
 def answer(name: str, result: dict[str, Any], durability: str) -> bytes:
     """`result`: what publishing the events came to."""
-    told = {member: result[member] for member in ("first_seq", "last_seq", "events")}
-    return json_text.dumps({"id": name, **told, "durability": durability}).encode()
+    told = {
+        "id": name,
+        "first_seq": result["first_seq"],
+        "last_seq": result["last_seq"],
+        "events": result["events"],
+        "durability": durability,
+    }
+    return json_text.dumps(told).encode()
 
 
 def refusal(name: str | None, error: LaybyError, instance: str) -> bytes:
