@@ -134,7 +134,7 @@ class Node:
 
     async def _ask(self, requests: Sequence[Request], last: Sequence[Argument], load: Collection[Script]) -> list[Any]:
         commands: list[Packed] = [("SCRIPT", "LOAD", script.text if self._plain else script.source) for script in load]
-        skipped = list[int]()
+        skipped: list[int] = []
         for request in requests:
             if request.asked:
                 skipped.append(len(commands))

@@ -57,7 +57,9 @@ class Sender:
         loop = asyncio.get_running_loop()
         # While the engine is known to be down, one try is enough to find out whether it is back.
         give_up = loop.time() + (0.0 if node.down else RETRY_BUDGET_S)
-        load, elsewhere, waits = set[Script](), list[_R](), pauses()
+        elsewhere: list[_R] = []
+        load: set[Script] = set()
+        waits = pauses()
         while True:
             trouble, left = await self._attempt(node, requests, last, load, elsewhere)
             if trouble is None:
@@ -111,7 +113,8 @@ class Sender:
         self, node: Node, requests: list[_R], replies: list[Any], elsewhere: list[_R]
     ) -> tuple[Exception | None, list[_R]]:
         """Settle those that are answered; see `_attempt`."""
-        trouble, left = None, list[_R]()
+        trouble: Exception | None = None
+        left: list[_R] = []
         confirmed = replies[len(requests)] if len(replies) > len(requests) else None
         for request, reply in zip(requests, replies, strict=False):
             if not isinstance(reply, Exception):
