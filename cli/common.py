@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:  # pydantic is loaded by the command that runs, not by --help
     from eventstore.settings import Settings
+    from eventstore.support.timing import Timing
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -79,6 +80,13 @@ def tenant_option(text: str, default: str | None = "default") -> Callable[[F], F
     return click.option(
         "--tenant", type=Word("tenant"), metavar="NAME", default=default, show_default=default is not None, help=text
     )
+
+
+def current_timing() -> Timing:
+    """The timing of the command that runs."""
+    from eventstore.support.timing import TIMING, Timing
+
+    return click.get_current_context().find_object(Timing) or TIMING
 
 
 def settings_from(**options: str | None) -> Settings:

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cli.common import Command, Trouble, Word, operator_errors, settings_from, store_options, tenant_option
+from cli.common import (
+    Command,
+    Trouble,
+    Word,
+    current_timing,
+    operator_errors,
+    settings_from,
+    store_options,
+    tenant_option,
+)
 from cli.store import open_client, store_errors
 
 if TYPE_CHECKING:
@@ -135,7 +144,6 @@ def _with_keyring(
     what `changes` it, servers are given the time to hear of it: an open door to shut, a key to open nothing."""
     import asyncio  # heavy; only the command that runs needs it
 
-    from eventstore.api_keys.cache import FOLLOWED_AFTER_S
     from eventstore.embedded.engine import is_private
 
     async def run(settings: Settings) -> T:
@@ -143,7 +151,7 @@ def _with_keyring(
             result = await work(keyring)
             _warn(keyring.reached, settings)
             if (creates or changes) and not is_private(settings):
-                await asyncio.sleep(FOLLOWED_AFTER_S)
+                await asyncio.sleep(current_timing().keys_followed_after_s)
             return result
 
     with operator_errors():

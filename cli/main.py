@@ -59,10 +59,11 @@ def _told(error: click.ClickException) -> str:
     return message
 
 
-def main() -> None:
-    """Run one command and exit: 0 done, 2 wrongly called or cannot run, 130 interrupted."""
+def main(timing: object = None) -> None:
+    """Run one command and exit: 0 done, 2 wrongly called or cannot run, 130 interrupted. `timing` is a `Timing` other
+    than that of the product."""
     try:
-        code: object = layby.main(prog_name="layby", standalone_mode=False)
+        code: object = layby.main(prog_name="layby", standalone_mode=False, obj=timing)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         code = error.exit_code

@@ -2,7 +2,7 @@
 
 import click
 
-from cli.common import Command, operator_errors, setting, settings_from, store_options
+from cli.common import Command, current_timing, operator_errors, setting, settings_from, store_options
 
 
 @click.command(cls=Command)
@@ -23,4 +23,4 @@ def serve(ctx: click.Context, **options: str | None) -> None:
     with lasting():
         from api.server.process import run
     with operator_errors():
-        ctx.exit(run(settings_from(**options)))
+        ctx.exit(run(settings_from(**options), current_timing()))

@@ -86,7 +86,7 @@ PROOF = Proof(
         ),
         Mutation(
             "waits-for-an-engine-for-ever",
-            (Patch("eventstore/redis_client/retries.py", "RETRY_BUDGET_S = 2.0", "RETRY_BUDGET_S = 2e6"),),
+            (Patch("eventstore/support/timing.py", "retry_s: float = 2.0", "retry_s: float = 2e6"),),
         ),
     ),
 )

@@ -82,7 +82,8 @@ class Router:
         await response(scope, receive, send)
 
     def _find(self, scope: Scope) -> tuple[_Node, list[bytes]]:
-        node, values = self._root, list[bytes]()
+        node = self._root
+        values: list[bytes] = []
         for raw in scope["raw_path"].split(b"/")[1:]:
             part = unquote_to_bytes(raw) if b"%" in raw else raw
             if (named := node.named.get(part.decode("latin-1"))) is not None:

@@ -33,7 +33,7 @@ class Edge:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = _Exchange(scope, send, random_text(80), self._metrics)
-        self._metrics.tallies.in_flight += 1
+        self._metrics.requests.in_flight += 1
         try:
             await self._app(scope, receive, exchange.send)
         except LaybyError as error:
@@ -47,7 +47,7 @@ class Edge:
             await exchange.refuse(InternalError(), receive)
         finally:
             self._budget.release(scope)
-            self._metrics.tallies.in_flight -= 1
+            self._metrics.requests.in_flight -= 1
 
 
 class _Exchange:
@@ -71,7 +71,7 @@ class _Exchange:
             message["headers"] = [*message.get("headers", ()), (b"layby-request-id", self.request_id.encode())]
             route = self._scope.get("route", UNMATCHED)
             seconds = time.perf_counter() - self._began
-            self._metrics.answered(self._scope["method"], route, message["status"], seconds)
+            self._metrics.requests.answered(self._scope["method"], route, message["status"], (seconds,))
         await self._send(message)
 
     async def refuse(self, error: LaybyError, receive: Receive) -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
 from typing import Any, Final
 
 from starlette.types import Message, Scope
@@ -50,16 +49,20 @@ class _Place:
     answer: asyncio.Future[Answer] | LaybyError
 
     @property
-    def done(self) -> bool:
-        return isinstance(self.answer, LaybyError) or self.answer.done()
-
-    def outcome(self) -> Answer | LaybyError:
-        if isinstance(self.answer, LaybyError):
-            return self.answer
-        error = self.answer.exception()
+    def outcome(self) -> Answer | LaybyError | None:
+        """None as long as there is no answer."""
+        answer = self.answer
+        if isinstance(answer, LaybyError):
+            return answer
+        if not answer.done():
+            return None
+        error = answer.exception()
         if error is None:
-            return self.answer.result()
+            return answer.result()
         return error if isinstance(error, LaybyError) else _FAULT
+
+
+_Done = tuple[_Place, Answer | LaybyError]
 
 
 class Row:
@@ -162,8 +165,8 @@ class Row:
     async def answer(self) -> None:
         """Answer, until no more messages come and none is left."""
         while await self._first():
-            done = [(place, place.outcome()) for place in takewhile(lambda place: place.done, self._row)]
-            reached = await self._reached(outcome for _, outcome in done)
+            done = list(self._done())
+            reached = await self._reached(done)
             self.socket.send([self._told(place.id, outcome, reached) for place, outcome in done])
             for _ in done:
                 self._row.popleft()
@@ -175,16 +178,23 @@ class Row:
 
     async def _first(self) -> bool:
         """Wait for the answer to the oldest message. False if there is none, and none will come."""
-        while not (self._row and self._row[0].done):
+        while not (self._row and self._row[0].outcome):
             if self.socket.over and not self._row and not self._held_up:
                 return False
             self._moved.clear()
             await self._moved.wait()
         return True
 
-    async def _reached(self, outcomes: Iterable[Answer | LaybyError]) -> str | LaybyError:
+    def _done(self) -> Iterator[_Done]:
+        """The oldest messages that have their outcome, up to the first that has none."""
+        for place in self._row:
+            if (outcome := place.outcome) is None:
+                return
+            yield place, outcome
+
+    async def _reached(self, done: list[_Done]) -> str | LaybyError:
         """The durability of answers that do not say it: all of them were committed before this is asked."""
-        if all(isinstance(outcome, LaybyError) or outcome.durability for outcome in outcomes):
+        if all(isinstance(outcome, LaybyError) or outcome.durability for _, outcome in done):
             return ""
         try:
             return await self._publisher.confirm()
@@ -199,11 +209,11 @@ class Row:
             outcome = durability
         return messages.refusal(name, outcome if isinstance(outcome, LaybyError) else _FAULT, self._publisher.path)
 
-    def _count(self, done: list[tuple[_Place, Answer | LaybyError]]) -> None:
+    def _count(self, done: list[_Done]) -> None:
         now, seconds = asyncio.get_running_loop().time(), defaultdict[int, list[float]](list)
         for place, outcome in done:
             status = problems.status_of(outcome) if isinstance(outcome, LaybyError) else PUBLISHED
             seconds[status].append(now - place.since)
         for status, each in seconds.items():
-            self._metrics.all_answered(METHOD, LINE, status, each)
+            self._metrics.requests.answered(METHOD, LINE, status, each)
         self._budget.give(self._scope, sum(place.size for place, _ in done))

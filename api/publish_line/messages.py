@@ -74,7 +74,7 @@ def _events(values: list[Any], data: bytes) -> list[NewEvent]:
 
 def _found(message: Message) -> list[FieldError]:
     """What is wrong beside the id and the events themselves."""
-    errors = list[FieldError]()
+    errors: list[FieldError] = []
     events, expected = message.get("events"), message.get("expected_seq")
     if not isinstance(events, list):
         what = "is required" if events is None else "must be an array of events"
@@ -89,8 +89,14 @@ def _found(message: Message) -> list[FieldError]:
 
 def answer(name: str, result: dict[str, Any], durability: str) -> bytes:
     """`result`: what publishing the events came to."""
-    told = {member: result[member] for member in ("first_seq", "last_seq", "events")}
-    return json_text.dumps({"id": name, **told, "durability": durability}).encode()
+    told = {
+        "id": name,
+        "first_seq": result["first_seq"],
+        "last_seq": result["last_seq"],
+        "events": result["events"],
+        "durability": durability,
+    }
+    return json_text.dumps(told).encode()
 
 
 def refusal(name: str | None, error: LaybyError, instance: str) -> bytes:

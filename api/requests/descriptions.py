@@ -8,8 +8,8 @@ from api.http.json_schema import Node, ref, text
 from api.http.problems import MEDIA_TYPE
 from api.requests.bodies import JSON_TYPE
 from api.streaming.encoders import NDJSON_TYPE, SSE_TYPE
-from api.streaming.open_responses import HEARTBEAT_S
 from eventstore.domain.errors import LaybyError
+from eventstore.support.timing import TIMING
 
 
 def json_content(schema: Node) -> dict[str, Node]:
@@ -22,7 +22,7 @@ def lines(item: str, description: str) -> Node:
 
 
 STREAM_FORMS: Final = (
-    f"NDJSON, or SSE if `Accept` asks for `{SSE_TYPE}`. A heartbeat comes every {HEARTBEAT_S:.0f} seconds."
+    f"NDJSON, or SSE if `Accept` asks for `{SSE_TYPE}`. A heartbeat comes every {TIMING.heartbeat_s:.0f} seconds."
 )
 
 

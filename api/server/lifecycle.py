@@ -27,6 +27,7 @@ from eventstore.event_store import EventStore, open_store
 from eventstore.redis_client.client import Connection
 from eventstore.settings import Settings
 from eventstore.support.tasks import end
+from eventstore.support.timing import TIMING, Timing
 from projections.read_models import ReadModels
 
 IN_FLIGHT_S: Final = 4
@@ -40,18 +41,18 @@ _Closable = TypeVar("_Closable", Connection, EventStore, ReadModels)
 
 
 @asynccontextmanager
-async def open_services(url: str, settings: Settings, heartbeat_s: float | None = None) -> AsyncGenerator[Services]:
+async def open_services(url: str, settings: Settings, timing: Timing = TIMING) -> AsyncGenerator[Services]:
     """Store, read models and keys, started in this order and closed in the other.
 
     Raises `UnfitEngine` and `StoreUnavailable`.
     """
     async with (
-        _closing(Connection(url)) as client,
+        _closing(Connection(url, timing=timing)) as client,
         _closing(await open_store(client, settings)) as store,
         _read_models(client, store) as models,
-        _door(client, store) as door,
+        _door(client, store, timing) as door,
     ):
-        live = Live() if heartbeat_s is None else Live(heartbeat_s)
+        live = Live(timing.heartbeat_s)
         services = Services(store, models, settings, door, live=live)
         services.metrics.watch(store)
         async with _running(live.patrol(door.admits)):
@@ -59,9 +60,9 @@ async def open_services(url: str, settings: Settings, heartbeat_s: float | None 
 
 
 @asynccontextmanager
-async def _door(client: Connection, store: EventStore) -> AsyncGenerator[Door]:
+async def _door(client: Connection, store: EventStore, timing: Timing) -> AsyncGenerator[Door]:
     """A door that knows the keys of now, and hears of those to come."""
-    keyring = KeyringCopy(Keyring(client), store.clock)
+    keyring = KeyringCopy(Keyring(client), store.clock, timing)
     await keyring.read()
     async with _running(keyring.run()):
         yield Door(keyring)

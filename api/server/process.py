@@ -19,6 +19,7 @@ from eventstore.embedded.engine import EngineError, engine_url
 from eventstore.redis_client.url import UnfitEngine, check_url
 from eventstore.settings import Settings
 from eventstore.support.gc_tuning import lasting
+from eventstore.support.timing import TIMING, Timing
 
 if TYPE_CHECKING:
     from api.server.lifecycle import Server
@@ -31,7 +32,7 @@ class CannotServe(Exception):
     """The message is one line for the operator."""
 
 
-def run(settings: Settings, *, heartbeat_s: float | None = None) -> int:
+def run(settings: Settings, timing: Timing = TIMING) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit code: 0, or 2 where the operator has something to mend."""
     _configure_logging()
     _allow_many_connections()
@@ -40,20 +41,20 @@ def run(settings: Settings, *, heartbeat_s: float | None = None) -> int:
         sockets = listening.bind(settings.host, settings.port)
         with contextlib.ExitStack() as stack:
             stack.callback(listening.close, sockets)
-            stack.enter_context(asyncio.Runner(loop_factory=_new_loop)).run(_serve(settings, sockets, heartbeat_s))
+            stack.enter_context(asyncio.Runner(loop_factory=_new_loop)).run(_serve(settings, sockets, timing))
     except (CannotServe, CannotListen, EngineError, UnfitEngine) as error:
         sys.stderr.write(f"layby: {error}\n")
         return 2
     return 0
 
 
-async def _serve(settings: Settings, sockets: list[socket.socket], heartbeat_s: float | None) -> None:
+async def _serve(settings: Settings, sockets: list[socket.socket], timing: Timing) -> None:
     stopper = _Stopper()
     try:
         async with engine_url(settings, meanwhile=_import_the_rest) as url:
             from api.server.lifecycle import Server, open_services  # see _import_the_rest
 
-            async with open_services(url, settings, heartbeat_s) as services:
+            async with open_services(url, settings, timing) as services:
                 if services.door.open:
                     listening.check_open(sockets, settings.host)
                 stopper.server = Server(services)

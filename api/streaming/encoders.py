@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from api.http.content_negotiation import prefers
+from eventstore.domain.values import json_text
 
 NDJSON_TYPE: Final = "application/x-ndjson"
 SSE_TYPE: Final = "text/event-stream"
@@ -44,7 +44,7 @@ class Ndjson:
         return b"\n".join([*lines, b""])
 
     def end(self, reason: str, next_from: int) -> bytes:
-        return _json({"end": {"reason": reason, "next_from": next_from}}) + b"\n"
+        return json_text.dumps({"end": {"reason": reason, "next_from": next_from}}).encode() + b"\n"
 
 
 class Sse:
@@ -60,7 +60,7 @@ class Sse:
         return None
 
     def end(self, reason: str, next_from: int) -> bytes:
-        return b"event: end\ndata: %s\n\n" % _json({"reason": reason, "next_from": next_from})
+        return b"event: end\ndata: %s\n\n" % json_text.dumps({"reason": reason, "next_from": next_from}).encode()
 
 
 NDJSON: Final[Encoder] = Ndjson()
@@ -70,7 +70,3 @@ SSE: Final[Encoder] = Sse()
 def chosen(accept: str) -> Encoder:
     """SSE for who asks for it; else NDJSON."""
     return SSE if prefers(accept, SSE_TYPE, NDJSON_TYPE) else NDJSON
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()

@@ -19,10 +19,10 @@ from api.metrics.registry import Metrics
 from api.streaming.encoders import Encoder
 from api.transport.response_writer import Outlet
 from eventstore.domain.errors import LaybyError
+from eventstore.support.timing import TIMING
 
 log = logging.getLogger("layby.http")
 
-HEARTBEAT_S: Final = 15.0
 PATROL_EVERY_S: Final = 1.0
 """How long a stream may outlive its key, beyond the time that the news of it takes."""
 FAREWELL_S: Final = 1.0
@@ -41,7 +41,7 @@ class Cut(Exception):
 class Live:
     """Everything of one server that stays open."""
 
-    def __init__(self, heartbeat_s: float = HEARTBEAT_S) -> None:
+    def __init__(self, heartbeat_s: float = TIMING.heartbeat_s) -> None:
         self.heartbeat_s: float = heartbeat_s
         self._open: defaultdict[str | None, set[asyncio.Timeout]] = defaultdict(set)  # by key
         self._stopping: bool = False

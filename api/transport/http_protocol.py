@@ -9,7 +9,6 @@ import asyncio
 from typing import Any, Final, cast
 
 import httptools
-from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from api.http import problems
@@ -61,6 +60,11 @@ class HttpProtocol(HttpToolsProtocol):
             wait = self.timeout_keep_alive
             self.timeout_keep_alive_task = self.loop.call_later(wait, self.timeout_keep_alive_handler)
 
+    def _busy(self) -> None:
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+            self.timeout_keep_alive_task = None
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         self._unread.end()
@@ -71,7 +75,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         number = self._number if self._heading else -1
-        self._unset_keepalive_if_required()
+        self._busy()
         self._parse(data)
         if self.transport.is_closing():
             return None
@@ -134,6 +138,15 @@ class HttpProtocol(HttpToolsProtocol):
             self._wish = False
         super().on_headers_complete()
         self._heading = False
+        self._prepare(self.cycle)
+
+    def _prepare(self, cycle: RequestResponseCycle) -> None:
+        """Its application has not run yet: it runs as a task, now or after those of earlier requests."""
+        if not self.pipeline:
+            self._running = cycle
+        cycle.transport = cast(asyncio.Transport, HeadWithBody(self.loop, self.transport))
+        if cycle.scope["method"] == "GET":
+            offer_push(cycle)
 
     def _without_wish(self) -> bytes:
         method = self.parser.get_method()
@@ -143,13 +156,6 @@ class HttpProtocol(HttpToolsProtocol):
         self._wish = is_wish(method, version, self.headers)
         fields = [name + b": " + value for name, value in self.headers if name != b"upgrade"]
         return b"\r\n".join([b" ".join([method, self.url, b"HTTP/" + version.encode()]), *fields, b"", b""])
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._running = cycle
-        cycle.transport = cast(asyncio.Transport, HeadWithBody(self.loop, self.transport))
-        if cycle.scope["method"] == "GET":
-            offer_push(cycle)
-        super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
         self._body += len(body)
@@ -161,6 +167,11 @@ class HttpProtocol(HttpToolsProtocol):
         self._heading, self._begun = True, False
         self._stop_waiting()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if self.pipeline:
+            self._running, _ = self.pipeline[-1]
+        super().on_response_complete()
 
     def _late(self) -> None:
         """The request should be here by now."""

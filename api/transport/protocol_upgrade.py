@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from starlette.requests import ClientDisconnect
-from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from api.transport.http_protocol import HttpProtocol
@@ -26,22 +26,17 @@ class Successor(Protocol):
 class SwitchingProtocol(HttpProtocol):
     """HTTP, until an answer says otherwise."""
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        super()._start_asgi_task(cycle, self._watched(cycle, app) if wishes(cast(Any, cycle.scope)) else app)
+    def _prepare(self, cycle: RequestResponseCycle) -> None:
+        super()._prepare(cycle)
+        if wishes(cast(Any, cycle.scope)):
+            cast(Any, cycle).send = partial(self._answer, cycle, cycle.send)
 
-    def _watched(self, cycle: RequestResponseCycle, app: ASGI3Application) -> ASGI3Application:
-        """The application, whose answer to this request may be 101."""
-
-        async def run(scope: Any, receive: Any, send: Any) -> None:
-            async def answer(message: Any) -> None:
-                if message["type"] == "http.response.start" and message["status"] == SWITCHING:
-                    self._switch(cycle, message["headers"], message["protocol"])
-                else:
-                    await send(message)
-
-            await app(scope, receive, answer)
-
-        return run
+    async def _answer(self, cycle: RequestResponseCycle, send: Any, message: Any) -> None:
+        """What the application answers to this request may be 101."""
+        if message["type"] == "http.response.start" and message["status"] == SWITCHING:
+            self._switch(cycle, message["headers"], message["protocol"])
+        else:
+            await send(message)
 
     def _switch(self, cycle: RequestResponseCycle, fields: Fields, successor: Successor) -> None:
         """Raises `ClientDisconnect` for a client that has gone, or has not waited for the answer."""
@@ -49,7 +44,7 @@ class SwitchingProtocol(HttpProtocol):
             self._hang_up()
             raise ClientDisconnect
         cycle.response_started = cycle.response_complete = True
-        self._unset_keepalive_if_required()
+        self._busy()
         self._stop_waiting()
         self._unread.end()
         lines = [name + b": " + value for name, value in [*self.server_state.default_headers, *fields]]

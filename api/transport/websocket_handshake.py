@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from base64 import b64encode
-from hashlib import sha1
 from typing import Final
 
 from starlette.requests import Request
 from starlette.types import Scope
+from websockets.utils import accept_key
 
 from api.http.headers import header
 from api.http.problems import WEBSOCKET_VERSION
@@ -17,7 +16,6 @@ from eventstore.domain.errors import InvalidRequest, UpgradeRequired
 WISH: Final = "layby.websocket"
 """The extension of a request that wishes to go on as a WebSocket. Whoever answers it with 101 puts the protocol that
 goes on with the connection beside the headers, as `protocol`; any other answer passes the wish over."""
-_GUID: Final = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _KEY: Final = re.compile(r"[A-Za-z0-9+/]{22}==", re.ASCII)
 
 Fields = list[tuple[bytes, bytes]]
@@ -53,6 +51,6 @@ def accept(request: Request, subprotocol: str) -> Fields:
     return [
         (b"upgrade", b"websocket"),
         (b"connection", b"Upgrade"),
-        (b"sec-websocket-accept", b64encode(sha1((key + _GUID).encode()).digest())),
+        (b"sec-websocket-accept", accept_key(key).encode()),
         (b"sec-websocket-protocol", subprotocol.encode()),
     ]

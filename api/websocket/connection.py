@@ -10,8 +10,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
-from websockets.frames import CloseCode
-from websockets.protocol import State
+from websockets.frames import Close, CloseCode
 
 from api.transport.http_protocol import PATIENCE_S, SLOWEST
 from api.transport.slow_clients import Unread
@@ -25,9 +24,12 @@ DEAD_S: Final = 45.0
 GOODBYE_S: Final = 3.0
 """How long a peer has to take what is under way and to hang up, once it was told of the end."""
 LOOKS: Final = 256
-"""So many pieces of what has come are looked at in a turn: frames of which no message comes, however many and however
-small, hold up nobody else."""
-_WHOLE_TEXT: Final = 0x81
+"""Frames that are taken in a turn, or slices in which none ends: frames of which no message comes, however many and
+however small, hold up nobody else."""
+_TEXT: Final = 0x81
+_CLOSE: Final = 0x88
+_PING: Final = 0x89
+"""First bytes of frames that are whole messages."""
 
 
 class Owner(Protocol):
@@ -79,6 +81,7 @@ class WebSocket(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
+        self._inbox.release()
         self._timer.cancel()
         self._unread.end()
         self._connections.discard(self)
@@ -101,10 +104,10 @@ class WebSocket(asyncio.Protocol):
         All that has come is taken at once, so that it leaves in one commit. In pieces, with others in between, commits
         held half as many, and a message cost a third more.
         """
-        if self._closed:
-            self._pass_over()
-        else:
+        if not self._closed:
             self._take()
+        elif not self.lost:
+            self._pass_over()
         self._read(self._open and self._inbox.end is None)
         if self.over:
             self._owner.stir()
@@ -116,13 +119,13 @@ class WebSocket(asyncio.Protocol):
                 self._owner.take(inbox.messages.popleft())
             elif inbox.idle:
                 break
-            elif looks == LOOKS:
+            elif looks >= LOOKS:
                 self._go_on_later()
                 break
             else:
-                looks += 1
-                inbox.look(self._heard)
-                self._answer_pings()
+                looks += inbox.look(self._heard) or 1
+                if inbox.pongs:
+                    self.transport.write(b"".join(inbox.pongs))
 
     def _pass_over(self) -> None:
         """What comes after our goodbye counts no more."""
@@ -151,10 +154,6 @@ class WebSocket(asyncio.Protocol):
         if on != self._reading and not self.transport.is_closing():
             self._reading = on
             (self.transport.resume_reading if on else self.transport.pause_reading)()
-
-    def _answer_pings(self) -> None:
-        if self._inbox.frames.state is State.OPEN and (pongs := self._inbox.frames.data_to_send()):
-            self.transport.write(b"".join(pongs))
 
     # Messages out
 
@@ -190,10 +189,7 @@ class WebSocket(asyncio.Protocol):
         if self._closed or self.lost:
             return
         self._closed = True
-        frames = self._inbox.frames
-        if frames.state is State.OPEN:
-            frames.send_close(*(self._inbox.end or (CloseCode.INTERNAL_ERROR, "")))
-        self.transport.write(b"".join(frames.data_to_send()))
+        self.transport.write(_goodbye(*(self._inbox.end or (CloseCode.INTERNAL_ERROR, ""))))
         self._timer.cancel()
         self._timer = self._loop.call_later(GOODBYE_S, self.transport.abort)
         self.advance()
@@ -210,15 +206,18 @@ class WebSocket(asyncio.Protocol):
         elif now - self._heard > DEAD_S:
             self.transport.abort()
         elif now - self._heard > SILENT_S:
-            inbox.frames.send_ping(b"")
-            self._answer_pings()
+            self.transport.write(_frame(b"", _PING))
 
 
-def _frame(message: bytes) -> bytes:
-    """A whole text message of a server."""
+def _goodbye(code: int, reason: str) -> bytes:
+    return _frame(b"" if code == CloseCode.NO_STATUS_RCVD else Close(code, reason).serialize(), _CLOSE)
+
+
+def _frame(message: bytes, kind: int = _TEXT) -> bytes:
+    """A whole message of a server."""
     size = len(message)
     if size < 126:
-        return bytes((_WHOLE_TEXT, size)) + message
+        return bytes((kind, size)) + message
     if size < 1 << 16:
-        return struct.pack("!BBH", _WHOLE_TEXT, 126, size) + message
-    return struct.pack("!BBQ", _WHOLE_TEXT, 127, size) + message
+        return struct.pack("!BBH", kind, 126, size) + message
+    return struct.pack("!BBQ", kind, 127, size) + message

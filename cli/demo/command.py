@@ -14,14 +14,11 @@ from pathlib import Path
 
 import click
 
-from cli.common import Command, Trouble, operator_errors, settings_from
+from cli.common import Command, Trouble, current_timing, operator_errors, settings_from
 from cli.demo.http import post
 from cli.demo.server import server
 from cli.demo.story import ASKED, Story, play
 from cli.demo.telling import INDENT, say
-
-THINKING_S = 1.5
-"""How long --auto takes to decide."""
 
 
 @click.command(cls=Command)
@@ -40,7 +37,7 @@ def demo(auto: bool, port: str, data_dir: str | None) -> None:
     with _directory(data_dir) as directory, server(port, directory) as url:
         say("An agent wants to refund an order, and may not before a person has decided.")
         say(f"\n{INDENT}server  {url}\n{INDENT}data    {directory}\n")
-        story = Story(url)
+        story = Story(url, current_timing().demo_step_s)
         play(story, _decide_for_you if auto else _ask_you)
         if auto:
             _verify(story, directory, past_redis)
@@ -82,7 +79,7 @@ def _directory(named: str | None) -> Generator[Path]:
 
 
 def _decide_for_you(story: Story) -> None:
-    time.sleep(THINKING_S)
+    time.sleep(current_timing().demo_decision_s)
     post(story.decision_url, {"action": "approve"}, actor="demo")
 
 

@@ -15,14 +15,14 @@ from cli.demo.telling import tell
 CALL = "refund"
 WORKER = "demo-worker"
 ASKED = {"order": 1042, "amount": 49.9}
-PAUSE_S = 0.4
-"""Between the steps of the story, so that it can be read as it happens."""
 
 
 class Story:
     """One session, told as its events come in."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, step_s: float) -> None:
+        """`step_s`: seconds between two steps, so that they can be read as they happen."""
+        self.step_s: float = step_s
         self.session_id: str = f"demo-{secrets.token_hex(3)}"
         self.url: str = f"{url}/v1/sessions/{self.session_id}"
         self._sessions: str = f"{url}/v1/sessions"
@@ -63,7 +63,7 @@ class Story:
                 if event["type"] == "session.waiting" and event["data"]["parked"]:
                     self.parked_at = event["seq"]
                 if reached(event):
-                    time.sleep(PAUSE_S)
+                    time.sleep(self.step_s)
                     return event
 
 
@@ -77,7 +77,7 @@ def play(story: Story, decide: Callable[[Story], None]) -> None:
     decision = story.decided()["data"].get("decision")
     if decision and decision["action"] == "approve":
         claim = story.act("claim", {"owner": WORKER}, "action.claimed")
-        time.sleep(PAUSE_S)  # here the tool would run
+        time.sleep(story.step_s)  # here the tool would run
         done = {"refunded": claim["args"].get("amount")}
         story.act("result", {"attempt": claim["attempt"], "result": done}, "action.result")
         story.publish(_says(f"Done: {done['refunded']} refunded."))

@@ -15,12 +15,10 @@ from eventstore.domain.api_keys import AccessKey
 from eventstore.domain.errors import StoreUnavailable
 from eventstore.redis_client.clock import EngineClock, monotonic_ms
 from eventstore.support.tasks import supervise
+from eventstore.support.timing import TIMING, Timing
 
 log = logging.getLogger("layby.keys")
 
-LOOK_EVERY_S = 1.0
-FOLLOWED_AFTER_S = 2.0
-"""When every process that reaches the store has heard of a change."""
 _LOST = "lost"
 """In place of the version of a store that had keys, and has none any more."""
 
@@ -28,10 +26,11 @@ _LOST = "lost"
 class KeyringCopy:
     """`read` it once, then let it `run`."""
 
-    def __init__(self, keyring: Keyring, clock: EngineClock) -> None:
+    def __init__(self, keyring: Keyring, clock: EngineClock, timing: Timing = TIMING) -> None:
         """`clock` is that of the engine that has the keys, whichever that is now: each reading settles it."""
         self._keyring: Keyring = keyring
         self._clock: EngineClock = clock
+        self._timing: Timing = timing
         self._version: str | None = None
         self._keys: Mapping[str, AccessKey] = {}
 
@@ -77,5 +76,5 @@ class KeyringCopy:
         await supervise(self._read_later, log, failed="the keys could not be read; those known last count")
 
     async def _read_later(self) -> None:
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(self._timing.keys_read_every_s)
         await self.read()

@@ -100,7 +100,8 @@ class Batch:
 
     def take(self, draft: Draft) -> None:
         """Add what a command led to, and chain its events on."""
-        lines, hash_ = list[Line](), self.session.chain
+        lines: list[Line] = []
+        hash_ = self.session.chain
         for event in draft.events:
             text = event.line()
             hash_ = chain(hash_, text)

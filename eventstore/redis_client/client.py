@@ -11,19 +11,18 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from redis.asyncio import Redis
-
 from eventstore.domain.errors import Overloaded, StoreUnavailable
 from eventstore.redis_client.cluster import Cluster
 from eventstore.redis_client.node import MAX_CONNECTIONS, Node, Request, connect
-from eventstore.redis_client.retries import RETRY_BUDGET_S, Sender
+from eventstore.redis_client.retries import Sender
 from eventstore.redis_client.scripts import Argument, ScriptCall
 from eventstore.redis_client.sentinel import Watched
 from eventstore.redis_client.topology import Fixed, Topology
 from eventstore.redis_client.url import Address, parse
 from eventstore.support.tasks import heed_cancellation
+from eventstore.support.timing import TIMING, Timing
 
-__all__ = ["MAX_CONNECTIONS", "RETRY_BUDGET_S", "Connection", "Request"]
+__all__ = ["MAX_CONNECTIONS", "Connection", "Request"]
 
 _T = TypeVar("_T")
 
@@ -31,13 +30,12 @@ _T = TypeVar("_T")
 class Connection:
     """Pools of connections to the engines of one store, shared by everything in this process."""
 
-    def __init__(
-        self, url: str, *, client: Redis | None = None, plain_scripts: bool = False, topology: Topology | None = None
-    ) -> None:
-        """Raises `WrongAddress`. For `plain_scripts` see `Node`."""
+    def __init__(self, url: str, *, topology: Topology | None = None, timing: Timing = TIMING) -> None:
+        """`topology`: where the engines are, if not where the URL says. Raises `WrongAddress`."""
         self._url: str = url
-        self.topology: Topology = topology or _topology(parse(url), client, plain_scripts=plain_scripts)
-        self.sender: Sender = Sender(self.topology)
+        self._timing: Timing = timing
+        self.topology: Topology = topology or _topology(parse(url), timing)
+        self.sender: Sender = Sender(self.topology, timing)
 
     @property
     def client(self) -> Any:
@@ -61,11 +59,11 @@ class Connection:
 
     def another(self) -> Connection:
         """A client of the same store with connections of its own."""
-        return Connection(self._url)
+        return Connection(self._url, timing=self._timing)
 
     def at(self, node: Node) -> Connection:
         """The same, to one engine alone; it need not be closed."""
-        return Connection("", topology=Fixed(node, shared=True))
+        return Connection("", topology=Fixed(node, shared=True), timing=self._timing)
 
     async def close(self) -> None:
         await self.topology.close()
@@ -142,14 +140,14 @@ class Connection:
         return list(_grouped(requests, self.sender.node).items())
 
 
-def _topology(address: Address, client: Redis | None, *, plain_scripts: bool) -> Topology:
+def _topology(address: Address, timing: Timing) -> Topology:
     match address.kind:
         case "cluster":
-            return Cluster(address)
+            return Cluster(address, timing)
         case "sentinel":
-            return Watched(address)
+            return Watched(address, timing)
         case _:
-            return Fixed(Node(client or connect(address.url), plain_scripts=plain_scripts))
+            return Fixed(Node(connect(address.url, timing), timing=timing))
 
 
 def _grouped(things: Iterable[_T], node: Callable[[_T], Node]) -> dict[Node, list[_T]]:

@@ -14,13 +14,14 @@ from eventstore.redis_client.connections import link
 from eventstore.redis_client.node import AWAY, Node
 from eventstore.redis_client.topology import Changing, briefly
 from eventstore.redis_client.url import Address, Host, UnfitEngine, spell
+from eventstore.support.timing import TIMING, Timing
 
 
 class Cluster(Changing):
     """The primaries of a cluster, by slot."""
 
-    def __init__(self, address: Address) -> None:
-        super().__init__(address)
+    def __init__(self, address: Address, timing: Timing = TIMING) -> None:
+        super().__init__(address, timing)
         self.nodes: list[Node] = []
         self.replicas: list[Host] = []
         self._owners: list[tuple[int, int, Host]] = []

@@ -16,6 +16,7 @@ from eventstore.redis_client.connections import link
 from eventstore.redis_client.round_trip import Exchange, Packed
 from eventstore.redis_client.scripts import Argument, Script, ScriptCall
 from eventstore.support.tasks import SingleFlight
+from eventstore.support.timing import TIMING, Timing
 
 log = logging.getLogger("layby.store")
 
@@ -25,11 +26,6 @@ AT_ONCE = MAX_CONNECTIONS - 2
 """Round trips at once. Of the connections that are left, one listens for news, and one knocks."""
 PATIENCE_S = 10.0
 """How long a round trip waits for its turn."""
-SOCKET_TIMEOUT_S = 5.0
-CONNECT_TIMEOUT_S = 2.0
-KNOCK_S = 1.0
-"""How long an engine that is known to be down has to show that it is back."""
-
 ONLY = "Redis"
 """What an engine is called where there are no others."""
 
@@ -83,7 +79,7 @@ class Request:
 class Node:
     """An engine at one address. `outages` counts how often it came back."""
 
-    def __init__(self, client: Any, name: str = ONLY, *, plain_scripts: bool = False) -> None:
+    def __init__(self, client: Any, name: str = ONLY, *, plain_scripts: bool = False, timing: Timing = TIMING) -> None:
         """`plain_scripts` leaves out the `#!lua` line, which fakeredis does not know."""
         # Any: the command methods of redis-py are generic, and typed for one of their two uses only.
         self.client: Any = client
@@ -91,6 +87,7 @@ class Node:
         self.down: bool = False
         self._exchange: Exchange = Exchange(client.connection_pool)
         self._plain: bool = plain_scripts
+        self._timing: Timing = timing
         self._probes: SingleFlight[None, Exception | None] = SingleFlight()
         self._turns: asyncio.Semaphore = asyncio.Semaphore(AT_ONCE)
 
@@ -134,7 +131,7 @@ class Node:
 
     async def _ask(self, requests: Sequence[Request], last: Sequence[Argument], load: Collection[Script]) -> list[Any]:
         commands: list[Packed] = [("SCRIPT", "LOAD", script.text if self._plain else script.source) for script in load]
-        skipped = list[int]()
+        skipped: list[int] = []
         for request in requests:
             if request.asked:
                 skipped.append(len(commands))
@@ -142,7 +139,7 @@ class Node:
             commands.append(self._command(request.call))
         if last:
             commands.append(tuple(last))
-        replies = await self._exchange.run(commands, SOCKET_TIMEOUT_S)
+        replies = await self._exchange.run(commands, self._timing.reply_s)
         for reply in replies[: len(load)]:
             if isinstance(reply, redis_errors.NoPermissionError):  # else it looks as if they were flushed for ever
                 raise reply
@@ -169,7 +166,8 @@ class Node:
         """An engine that hangs takes a request in and never answers: do not spend a whole attempt on finding out. One
         question will do for all who want to know, so that it is not they who use up the connections."""
         task = self._probes.join(None, self._ping)
-        await asyncio.wait({task}, timeout=KNOCK_S)  # not asyncio.timeout: redis-py may swallow its cancellation
+        # not asyncio.timeout: redis-py may swallow its cancellation
+        await asyncio.wait({task}, timeout=self._timing.probe_s)
         if not task.done():
             task.cancel()
         if not task.done() or task.cancelled():
@@ -200,7 +198,7 @@ class Node:
             self.down = False
 
 
-def connect(url: str) -> Any:
+def connect(url: str, timing: Timing = TIMING) -> Any:
     """A client of one engine, with a few connections, that tries nothing twice by itself."""
     pool: Any = BlockingConnectionPool  # its keyword arguments are untyped
     return link(
@@ -208,9 +206,9 @@ def connect(url: str) -> Any:
             connection_pool=pool.from_url(
                 url,
                 max_connections=MAX_CONNECTIONS,
-                timeout=SOCKET_TIMEOUT_S,
-                socket_timeout=SOCKET_TIMEOUT_S,
-                socket_connect_timeout=CONNECT_TIMEOUT_S,
+                timeout=timing.reply_s,
+                socket_timeout=timing.reply_s,
+                socket_connect_timeout=timing.connect_s,
                 retry=Retry(NoBackoff(), 0),
                 protocol=2,
             )

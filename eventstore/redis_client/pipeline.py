@@ -120,7 +120,8 @@ class Dispatcher:
 
     def _take(self, waiting: deque[_Waiting]) -> list[_Waiting]:
         """What goes into the next pipeline, by count and bytes."""
-        batch, room = list[_Waiting](), PIPELINE_BYTES
+        batch: list[_Waiting] = []
+        room = PIPELINE_BYTES
         while waiting and len(batch) < self._most:
             room -= waiting[0].size
             if room < 0 and batch:

@@ -17,25 +17,25 @@ from eventstore.redis_client.scripts import Argument, Script, ScriptCall
 from eventstore.redis_client.topology import Topology
 from eventstore.redis_client.url import Host
 from eventstore.support.tasks import heed_cancellation
+from eventstore.support.timing import TIMING, Timing
 
 log = logging.getLogger("layby.store")
 _R = TypeVar("_R", bound=Request)
 
-RETRY_BUDGET_S = 2.0
-"""How long a request goes on trying before it hears 503. An attempt that the engine leaves hanging may outlast it."""
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.5
 
 
 class Sender:
     """Sends requests where a topology says that they belong."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, timing: Timing = TIMING) -> None:
         self._topology: Topology = topology
+        self._timing: Timing = timing
 
     async def find(self) -> None:
         """Find out which engines serve the store, unless that is known. Raises `StoreUnavailable`, `UnfitEngine`."""
         loop = asyncio.get_running_loop()
-        give_up, waits = loop.time() + RETRY_BUDGET_S, pauses()
+        give_up, waits = loop.time() + self._timing.retry_s, pauses()
         while not self._topology.known:
             try:
                 await self._topology.look()
@@ -56,8 +56,10 @@ class Sender:
         sent elsewhere, or again after a `pause`, come back. Never raises."""
         loop = asyncio.get_running_loop()
         # While the engine is known to be down, one try is enough to find out whether it is back.
-        give_up = loop.time() + (0.0 if node.down else RETRY_BUDGET_S)
-        load, elsewhere, waits = set[Script](), list[_R](), pauses()
+        give_up = loop.time() + (0.0 if node.down else self._timing.retry_s)
+        elsewhere: list[_R] = []
+        load: set[Script] = set()
+        waits = pauses()
         while True:
             trouble, left = await self._attempt(node, requests, last, load, elsewhere)
             if trouble is None:
@@ -111,7 +113,8 @@ class Sender:
         self, node: Node, requests: list[_R], replies: list[Any], elsewhere: list[_R]
     ) -> tuple[Exception | None, list[_R]]:
         """Settle those that are answered; see `_attempt`."""
-        trouble, left = None, list[_R]()
+        trouble: Exception | None = None
+        left: list[_R] = []
         confirmed = replies[len(requests)] if len(replies) > len(requests) else None
         for request, reply in zip(requests, replies, strict=False):
             if not isinstance(reply, Exception):
@@ -129,7 +132,7 @@ class Sender:
         """Send it where its slot is now, or again in a moment, while its slot is being moved; unless that has been
         going on for too long."""
         now = asyncio.get_running_loop().time()
-        request.give_up = request.give_up or now + RETRY_BUDGET_S
+        request.give_up = request.give_up or now + self._timing.retry_s
         if isinstance(reply, redis_errors.AskError):
             self._send_on(node, request, reply)
         else:  # where it was asked for, a part of its keys may have gone already

@@ -61,7 +61,7 @@ class Exchange:
 
 
 async def _send_and_read(connection: AbstractConnection, packed: Sequence[bytes], patience_s: float) -> list[Any]:
-    replies = list[Any]()
+    replies: list[Any] = []
     try:
         async with asyncio.timeout(patience_s) as deadline:
             postpone = _postponed(deadline, patience_s)

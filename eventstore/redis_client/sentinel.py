@@ -12,6 +12,7 @@ from eventstore.redis_client.connections import link
 from eventstore.redis_client.node import Node
 from eventstore.redis_client.topology import Changing, briefly
 from eventstore.redis_client.url import Address, Host, UnfitEngine, spell
+from eventstore.support.timing import TIMING, Timing
 
 log = logging.getLogger("layby.store")
 
@@ -19,8 +20,8 @@ log = logging.getLogger("layby.store")
 class Watched(Changing):
     """The master that Sentinels name. The first of them that answers is believed."""
 
-    def __init__(self, address: Address) -> None:
-        super().__init__(address)
+    def __init__(self, address: Address, timing: Timing = TIMING) -> None:
+        super().__init__(address, timing)
         self.nodes: list[Node] = []
         self.replicas: list[Host] = []
         own: dict[str, Any] = dict(address.sentinel_credentials)

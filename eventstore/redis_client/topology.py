@@ -16,15 +16,15 @@ from redis import exceptions as redis_errors
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from eventstore.redis_client.node import AWAY, SOCKET_TIMEOUT_S, Node, connect
+from eventstore.redis_client.node import AWAY, Node, connect
 from eventstore.redis_client.url import Address, Host, UnfitEngine, spell
 from eventstore.support.tasks import SingleFlight, end
+from eventstore.support.timing import TIMING, Timing
 
 log = logging.getLogger("layby.store")
 
 LOOK_TIMEOUT_S = 1.0
 BETWEEN_LOOKS_S = 0.1
-LEAVE_AFTER_S = SOCKET_TIMEOUT_S
 LOOK_EVERY_S = 2.0
 """How often it is looked up who serves what while nothing speaks against it, such as engines that hang."""
 
@@ -100,8 +100,9 @@ class Fixed:
 class Changing:
     """What topologies that change have in common: the nodes by address, and one look at a time."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, timing: Timing = TIMING) -> None:
         self.address: Address = address
+        self._timing: Timing = timing
         self.on_change: list[Callable[[], None]] = []
         self._nodes: dict[Host, Node] = {}
         self._leaving: dict[Node, asyncio.Task[None]] = {}
@@ -110,8 +111,8 @@ class Changing:
 
     def named(self, host: Host) -> Node:
         if host not in self._nodes:
-            client = connect(self.address.url_of(host))
-            self._nodes[host] = Node(client, f"Redis at {spell(host)}")
+            client = connect(self.address.url_of(host), self._timing)
+            self._nodes[host] = Node(client, f"Redis at {spell(host)}", timing=self._timing)
         return self._nodes[host]
 
     def doubt(self) -> None:
@@ -144,8 +145,8 @@ class Changing:
             self._leaving[node] = asyncio.create_task(self._leave(node))
 
     async def _leave(self, node: Node) -> None:
-        """What is under way there may end there; what takes longer than this would not."""
-        await asyncio.sleep(LEAVE_AFTER_S)
+        """Round trips under way there may end there; one that takes longer for a reply would fail anyway."""
+        await asyncio.sleep(self._timing.reply_s)
         await node.close()
         del self._leaving[node]
 

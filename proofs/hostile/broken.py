@@ -44,7 +44,7 @@ MUTATIONS = (
     ),
     Mutation(
         "small-frames-hold-up-the-others",
-        (Patch("api/websocket/connection.py", "elif looks == LOOKS:", "elif False:"),),
+        (Patch("api/websocket/connection.py", "elif looks >= LOOKS:", "elif False:"),),
         {"part": "floods"},
     ),
 )

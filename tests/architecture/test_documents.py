@@ -30,7 +30,6 @@ ARCHITECTURE = text(Path("ARCHITECTURE.md"))
 OPERATIONS = text(Path("docs/operations.md"))
 DECISIONS = Path("docs/decisions")
 METRIC_KINDS = {"Counter": "_total", "Gauge": "", "Histogram": ""}
-METRIC_KINDS |= {f"{kind}MetricFamily": end for kind, end in METRIC_KINDS.items()}
 
 
 def code(page: Path) -> list[str]:

@@ -18,16 +18,19 @@ import pytest
 
 START = Path(__file__).with_name("start.py")
 HEARTBEAT_S = 0.2
+KEYS_READ_EVERY_S = 0.1
 
 
 class Server:
     """One server process on a free port."""
 
     def __init__(self, data_dir: Path, heartbeat_s: float = HEARTBEAT_S, **settings: str) -> None:
+        """`heartbeat_s`: how often its streams send one; it waits less than others for changes of keys too."""
         self.data_dir = data_dir
         self.log = data_dir.parent / f"{data_dir.name}.log"
         given = {"port": "0", "data_dir": str(data_dir), **settings}
-        arguments = [str(heartbeat_s), *(f"{name}={value}" for name, value in given.items())]
+        timing = {"heartbeat_s": heartbeat_s, "keys_read_every_s": KEYS_READ_EVERY_S}
+        arguments = [json.dumps(timing), *(f"{name}={value}" for name, value in given.items())]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, str(START), *arguments], stdout=subprocess.PIPE, stderr=log, text=True

@@ -1,8 +1,11 @@
-"""Runs a server with a heartbeat that tests need not wait for: start.py HEARTBEAT_S NAME=VALUE…"""
+"""Runs a server that waits less than Layby does elsewhere: start.py TIMING NAME=VALUE…, with TIMING as JSON."""
 
+import json
 import sys
 
 from api.server.process import run
 from eventstore.settings import load_settings
+from eventstore.support.timing import Timing
 
-sys.exit(run(load_settings(dict(item.split("=", 1) for item in sys.argv[2:])), heartbeat_s=float(sys.argv[1])))
+settings = load_settings(dict(item.split("=", 1) for item in sys.argv[2:]))
+sys.exit(run(settings, Timing(**json.loads(sys.argv[1]))))

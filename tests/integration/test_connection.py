@@ -18,9 +18,10 @@ from eventstore.event_store import EventStore
 from eventstore.log.notifications import CommitNotifier
 from eventstore.log.subscriber import Subscriber
 from eventstore.redis_client import node
-from eventstore.redis_client.client import MAX_CONNECTIONS, RETRY_BUDGET_S, Connection
+from eventstore.redis_client.client import MAX_CONNECTIONS, Connection
 from eventstore.redis_keys import Keys
 from eventstore.support.tasks import end
+from eventstore.support.timing import TIMING
 from proofs.proxy import Proxy
 from tests.integration.conftest import OpenStore
 from tests.integration.stores import TENANT, count, create, generator, key, note, send, texts, until
@@ -80,7 +81,7 @@ async def test_an_engine_that_is_gone_is_told_within_the_budget_and_then_at_once
     connection: Connection, proxy: Proxy
 ) -> None:
     await proxy.down()
-    for patience in (RETRY_BUDGET_S + 1, 0.5):
+    for patience in (TIMING.retry_s + 1, 0.5):
         began = time.monotonic()
         with pytest.raises(StoreUnavailable):
             await connection.command("PING")

@@ -13,8 +13,9 @@ from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection
 
 from eventstore.redis_client.connections import Link
-from eventstore.redis_client.node import AWAY, SOCKET_TIMEOUT_S, connect
+from eventstore.redis_client.node import AWAY, connect
 from eventstore.redis_client.round_trip import Exchange
+from eventstore.support.timing import TIMING
 from tests.integration.played_engine import client_of, introduced
 from tests.integration.stores import until
 from tests.scripts.engines import HeldEngine
@@ -113,12 +114,12 @@ async def test_the_socket_timeout_of_the_url_does_not_cut_a_round_trip_short(eng
 async def test_redis_py_times_its_own_work_again_once_the_round_trip_is_over(
     client: Any, used: list[AbstractConnection]
 ) -> None:
-    client.connection_pool.connection_kwargs["socket_timeout"] = SOCKET_TIMEOUT_S  # the stand-in has none of its own
+    client.connection_pool.connection_kwargs["socket_timeout"] = TIMING.reply_s  # the stand-in has none of its own
     exchange = Exchange(client.connection_pool)
     await exchange.run([("NOSUCH",)], 5)
     with pytest.raises(redis_errors.TimeoutError):
         await exchange.run([("BLPOP", "nothing", 1)], 0.05)
-    assert {connection.socket_timeout for connection in used} == {SOCKET_TIMEOUT_S}
+    assert {connection.socket_timeout for connection in used} == {TIMING.reply_s}
 
 
 async def test_half_a_reply_is_closed_with_its_connection_where_the_caller_goes_away() -> None:

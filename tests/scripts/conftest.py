@@ -8,6 +8,8 @@ import fakeredis
 import pytest
 
 from eventstore.redis_client.client import Connection
+from eventstore.redis_client.node import Node
+from eventstore.redis_client.topology import Fixed
 from tests.scripts import leaks
 from tests.scripts.engines import HeldEngine, cluster_node, held_engine
 from tests.scripts.given import Server
@@ -43,7 +45,7 @@ async def valkey(engine: HeldEngine) -> AsyncGenerator[Server]:
 
 @pytest.fixture
 async def fake() -> AsyncGenerator[Server]:
-    connection = Connection("", client=fakeredis.FakeAsyncRedis(), plain_scripts=True)
+    connection = Connection("", topology=Fixed(Node(fakeredis.FakeAsyncRedis(), plain_scripts=True)))
     server = Server(connection, real=False)
     yield server
     await leaks.check(server.client, server.keys)

@@ -9,6 +9,7 @@ import pytest
 from cli import main as cli_main
 from eventstore.embedded.engine import DataDirectoryInUse
 from eventstore.settings import Settings
+from eventstore.support.timing import Timing
 
 HEAVY = ("api", "asyncio", "jsonschema_rs", "pydantic", "redis", "starlette", "uvicorn")
 LOADED = """
@@ -144,7 +145,7 @@ def exit_code(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
 def test_serve_passes_on_the_settings_and_the_exit_code(served: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Settings] = []
 
-    def run(settings: Settings) -> int:
+    def run(settings: Settings, timing: Timing) -> int:
         seen.append(settings)
         return 7
 
@@ -156,7 +157,7 @@ def test_serve_passes_on_the_settings_and_the_exit_code(served: ModuleType, monk
 def test_engine_trouble_is_one_line_and_exit_code_2(
     served: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(settings: Settings) -> int:
+    def run(settings: Settings, timing: Timing) -> int:
         raise DataDirectoryInUse("the directory is taken")
 
     monkeypatch.setattr(served, "run", run, raising=False)
@@ -167,7 +168,7 @@ def test_engine_trouble_is_one_line_and_exit_code_2(
 def test_ctrl_c_is_quiet(
     served: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(settings: Settings) -> int:
+    def run(settings: Settings, timing: Timing) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(served, "run", run, raising=False)

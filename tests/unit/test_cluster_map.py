@@ -10,10 +10,10 @@ import pytest
 from redis import exceptions as redis_errors
 from redis.asyncio import BlockingConnectionPool
 
-from eventstore.redis_client import topology
 from eventstore.redis_client.cluster import Cluster
 from eventstore.redis_client.node import AWAY, Node
 from eventstore.redis_client.url import Host, UnfitEngine, parse
+from eventstore.support.timing import TIMING, Timing
 
 SLOTS = [[0, 16_383, [b"127.0.0.1", 7001, b"id"]]]
 
@@ -21,8 +21,8 @@ SLOTS = [[0, 16_383, [b"127.0.0.1", 7001, b"id"]]]
 class Told(Cluster):
     """A cluster whose nodes answer this, whichever of them is asked first."""
 
-    def __init__(self, *answers: Any) -> None:
-        super().__init__(parse("redis+cluster://127.0.0.1:7001,127.0.0.1:7002"))
+    def __init__(self, *answers: Any, timing: Timing = TIMING) -> None:
+        super().__init__(parse("redis+cluster://127.0.0.1:7001,127.0.0.1:7002"), timing)
         self.answers: list[Any] = list(answers)
 
     async def _ask(self, host: Host) -> list[Any]:
@@ -97,14 +97,11 @@ class Knocked:
 
 
 @pytest.mark.parametrize("patience_s", [0.0, 3_600.0])
-def test_a_node_that_is_dropped_is_closed_with_all_that_is_left_there(
-    monkeypatch: pytest.MonkeyPatch, patience_s: float
-) -> None:
+def test_a_node_that_is_dropped_is_closed_with_all_that_is_left_there(patience_s: float) -> None:
     """After a while; and at the latest when everything is closed."""
-    monkeypatch.setattr(topology, "LEAVE_AFTER_S", patience_s)
 
     async def drop() -> None:
-        cluster = Told(SLOTS)
+        cluster = Told(SLOTS, timing=Timing(reply_s=patience_s))
         dropped = Knocked(cluster, 7009)
         await cluster.look()
         assert dropped.node not in cluster.nodes

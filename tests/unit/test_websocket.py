@@ -193,6 +193,17 @@ def test_no_message_stands_within_another(line, owner):
     assert owner.taken == [] and goodbye(line) == 1002
 
 
+@pytest.mark.parametrize(
+    ("fault", "code"), [(frame(b"x", kind=2), 1003), (frame(b"\xff"), 1007), (frame(b"x" * (MOST + 1))[:14], 1009)]
+)
+@pytest.mark.parametrize("behind", [frame((1000).to_bytes(2), CLOSE), frame(b"", kind=3), frame(b"b", PING)])
+def test_what_comes_behind_a_fault_does_not_count(line, owner, fault, code, behind):
+    line.data_received(messages(b"1") + frame(b"a", PING) + fault + behind)
+    assert (owner.taken, line.transport.sent) == ([b"1"], b"\x8a\x01a")
+    line.close()
+    assert goodbye(line) == code
+
+
 # Out
 
 
@@ -238,6 +249,25 @@ def test_after_our_goodbye_what_still_comes_is_passed_over_until_theirs(line, ow
     assert owner.taken == [] and not line.transport.closed
     line.data_received(frame((1001).to_bytes(2), CLOSE))
     assert line.transport.closed and not line.transport.aborted
+
+
+def test_what_is_passed_over_counts_until_the_connection_is_lost(line, budget):
+    line.close()
+    line.data_received(frame(b"x" * 3_000)[:2_008])
+    assert (budget.held, line.transport.closed) == (2_000, False)
+    line.data_received(b"x" * 1_000)
+    assert budget.held == 0
+    line.data_received(frame(b"x" * 3_000)[:1_008])
+    line.connection_lost(None)
+    assert budget.held == 0
+
+
+def test_what_is_passed_over_ends_the_connection_beyond_the_budget(line, loop, budget):
+    budget.limit = 5_000
+    line.close()
+    line.data_received(frame(b"x" * 20_000))
+    loop.pass_(0)
+    assert line.transport.closed
 
 
 def test_a_goodbye_is_heard_though_the_last_answers_lag(line):
@@ -314,7 +344,7 @@ def test_a_message_that_stalls_ends_the_line(line, owner, loop):
 
 def test_a_large_message_may_take_as_long_as_a_large_request(line, owner, loop):
     data = frame(b"x" * 10 * SLOWEST * int(PATIENCE_S))
-    line._inbox.frames.max_message_size = None
+    line._inbox._frames.max_message_size = None
     for at in range(0, len(data), 2 * SLOWEST):
         line.data_received(data[at : at + 2 * SLOWEST])
         loop.pass_(1)

@@ -41,7 +41,7 @@ def publish(draft: Draft, command: Publish, by: Actor) -> None:
         raise InvalidRequest.body("", "must hold at least one event")
     if needed := [event for event in command.events if event.type in _JUDGED]:
         draft.require(name for event in needed for name in _needed(event, draft.session.steps))
-    repeated = list[dict[str, Any]]()
+    repeated: list[dict[str, Any]] = []
     for index, event in enumerate(command.events):
         refuse_reserved(event, index, draft.session.steps)
         if draft.session.ended:
@@ -101,7 +101,7 @@ def allowed(draft: Draft) -> list[str]:
     if session.ended:
         return []
     turns = sorted(TURN_ENDS) if session.turn else ["turn.started"]
-    steps = list[str]()
+    steps: list[str] = []
     if session.steps == "explicit":
         steps = ["step.completed", "step.interrupted"] if session.step else ["step.started"]
     return [*turns, *steps, *sorted(ASKS), *sorted(SESSION_ENDS), "*"]
