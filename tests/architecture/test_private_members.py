@@ -28,12 +28,8 @@ class Use(NamedTuple):
     reason: str
 
 
-PRODUCT = {
-    "uvicorn._types": Use("uvicorn<0.55", "the types of what `_start_asgi_task` is given"),
-    "_start_asgi_task": Use("uvicorn<0.55", "the only place between a request and its application"),
-    "_unset_keepalive_if_required": Use("uvicorn<0.55", "`data_received`, which is replaced, begins with it"),
-}
-SUPPORT = {
+PRODUCT: dict[str, Use] = {}
+SUPPORT: dict[str, Use] = {
     "_in_use_connections": Use("redis<9", "a test has a connection be in use without using it"),
     "_writer": Use("redis<9", "a test cuts a connection below redis-py"),
 }

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-LAYBY = [sys.executable, "-c", "from cli.main import main; main()"]
+QUICK = "from cli.main import main; from eventstore.support.timing import Timing; main(Timing({}))"
+LAYBY = [sys.executable, "-c", QUICK.format("demo_step_s=0.02, demo_decision_s=0.02")]
 COMMAND = re.compile(r"^  ((?=curl|layby|env|/)(?:.*\\\n)*.*)", re.MULTILINE)
 WIDTH = 80
 

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 
 START = Path(__file__).with_name("start.py")
+TIMING = json.dumps({"retry_s": 0.3})
+"""A store that is not there is given up sooner."""
 
 
 def refusal(tmp_path, **settings):
@@ -25,7 +27,7 @@ def refusal(tmp_path, **settings):
 def refused(tmp_path, **settings):
     """All lines of it."""
     arguments = [f"{name}={value}" for name, value in {"port": "0", "data_dir": tmp_path / "data", **settings}.items()]
-    done = subprocess.run([sys.executable, str(START), "1", *arguments], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, str(START), TIMING, *arguments], capture_output=True, text=True, timeout=30)
     assert done.returncode == 2 and done.stdout == "", done.stderr
     return done.stderr.splitlines()
 
@@ -146,7 +148,7 @@ def test_what_was_answered_survives_a_stop(new_server):
 
 
 def test_a_stop_before_it_runs_is_a_stop(tmp_path):
-    arguments = [sys.executable, str(START), "1", "port=0", f"data_dir={tmp_path / 'data'}"]
+    arguments = [sys.executable, str(START), TIMING, "port=0", f"data_dir={tmp_path / 'data'}"]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not (tmp_path / "data").exists():
         assert process.poll() is None

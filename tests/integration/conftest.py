@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 
 from eventstore.event_store import EventStore
 from eventstore.redis_keys import Keys
+from eventstore.support.timing import TIMING, Timing
 from proofs.proxy import Proxy
 from tests.integration.stores import chosen, close, open_at
 from tests.scripts import leaks
@@ -45,9 +46,11 @@ async def opened(engine: HeldEngine, redis: Redis) -> AsyncGenerator[OpenStore]:
     """Opens event stores, each as a process of its own would; `start=False` leaves out the background work."""
     stores = list[EventStore]()
 
-    async def open_one(url: str | None = None, *, start: bool = True, **settings: object) -> EventStore:
+    async def open_one(
+        url: str | None = None, *, start: bool = True, timing: Timing = TIMING, **settings: object
+    ) -> EventStore:
         wanted = chosen(partitions=PARTITIONS, **settings)
-        stores.append(await open_at(url or engine.url, wanted, start=start))
+        stores.append(await open_at(url or engine.url, wanted, start=start, timing=timing))
         return stores[-1]
 
     yield open_one

@@ -16,6 +16,7 @@ from eventstore.domain.commands import Command, CreateSession, NewEvent
 from eventstore.event_store import EventStore, open_store
 from eventstore.redis_client.client import Connection
 from eventstore.settings import Settings
+from eventstore.support.timing import TIMING, Timing
 from projections.read_models import ReadModels
 from tests.unit.domain.given import AGENT, event, publish
 
@@ -23,6 +24,8 @@ PATIENCE_S = 15.0
 TENANT = "default"
 Fields = dict[bytes, bytes]
 T = TypeVar("T")
+QUICK = Timing(connect_s=0.5, reply_s=2.0, probe_s=0.2, retry_s=0.3)
+"""Of a client that meets an engine that is away, or hangs."""
 
 
 def chosen(**settings: Any) -> Settings:
@@ -42,9 +45,9 @@ def generator(items: AsyncIterator[T]) -> AsyncGenerator[T]:
     return items
 
 
-async def open_at(url: str, settings: Settings, *, start: bool = True) -> EventStore:
+async def open_at(url: str, settings: Settings, *, start: bool = True, timing: Timing = TIMING) -> EventStore:
     """A store with a client of its own, as a process has. End it with `close`."""
-    client = Connection(url)
+    client = Connection(url, timing=timing)
     try:
         return await open_store(client, settings, start=start)
     except BaseException:

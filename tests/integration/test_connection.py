@@ -21,10 +21,10 @@ from eventstore.redis_client import node
 from eventstore.redis_client.client import MAX_CONNECTIONS, Connection
 from eventstore.redis_keys import Keys
 from eventstore.support.tasks import end
-from eventstore.support.timing import TIMING
+from eventstore.support.timing import Timing
 from proofs.proxy import Proxy
 from tests.integration.conftest import OpenStore
-from tests.integration.stores import TENANT, count, create, generator, key, note, send, texts, until
+from tests.integration.stores import QUICK, TENANT, count, create, generator, key, note, send, texts, until
 from tests.scripts.engines import HeldEngine
 from tests.unit.domain.given import ask
 
@@ -35,6 +35,15 @@ S1 = Keys(4).session(TENANT, "s1")
 @pytest.fixture
 async def connection(proxy: Proxy, redis: Redis) -> AsyncGenerator[Connection]:
     line = Connection(proxy.url)
+    await line.command("PING")
+    yield line
+    await line.close()
+
+
+@pytest.fixture
+async def quick(proxy: Proxy, redis: Redis) -> AsyncGenerator[Connection]:
+    """One that gives up soon."""
+    line = Connection(proxy.url, timing=QUICK)
     await line.command("PING")
     yield line
     await line.close()
@@ -78,16 +87,16 @@ async def test_a_refusal_to_write_has_its_word(
 
 
 async def test_an_engine_that_is_gone_is_told_within_the_budget_and_then_at_once(
-    connection: Connection, proxy: Proxy
+    quick: Connection, proxy: Proxy
 ) -> None:
     await proxy.down()
-    for patience in (TIMING.retry_s + 1, 0.5):
+    for patience in (QUICK.retry_s + 1, 0.5):
         began = time.monotonic()
         with pytest.raises(StoreUnavailable):
-            await connection.command("PING")
+            await quick.command("PING")
         assert time.monotonic() - began < patience
     await proxy.up()
-    assert await connection.command("PING")
+    assert await quick.command("PING")
 
 
 async def test_a_moment_without_the_engine_is_not_noticed(connection: Connection, proxy: Proxy) -> None:
@@ -172,7 +181,7 @@ async def test_no_acknowledged_event_is_lost_when_the_engine_is_killed_under_loa
 async def test_after_an_outage_everything_goes_on_without_a_restart(
     proxy: Proxy, opened: OpenStore, store: EventStore
 ) -> None:
-    cut = await opened(proxy.url)
+    cut = await opened(proxy.url, timing=QUICK)
     await create(store)
     tail = generator(cut.follow(TENANT, "s1", 1))
     await anext(tail)
@@ -182,7 +191,7 @@ async def test_after_an_outage_everything_goes_on_without_a_restart(
     for _ in range(4):  # the first uses the budget up, and the others are told at once
         with pytest.raises(StoreUnavailable):
             await send(cut, note("lost"))
-    assert time.monotonic() - began < RETRY_BUDGET_S + 1
+    assert time.monotonic() - began < QUICK.retry_s + 1
     await send(store, note("meanwhile"))
     await proxy.up()
     chunk = await asyncio.wait_for(following, 5)
@@ -192,22 +201,24 @@ async def test_after_an_outage_everything_goes_on_without_a_restart(
 
 
 async def test_deadlines_are_swept_again_after_an_outage(proxy: Proxy, opened: OpenStore) -> None:
-    cut, watching = await opened(proxy.url), await opened(start=False)
+    cut, watching = await opened(proxy.url, timing=QUICK), await opened(start=False)
     await create(watching)
     await proxy.down()
-    await send(watching, ask("c1", expires_in_ms=1000))
-    await asyncio.sleep(RETRY_BUDGET_S + 1)
+    await send(watching, ask("c1", expires_in_ms=300))
+    await asyncio.sleep(QUICK.retry_s + 1)
     assert await count(watching, "input.expired") == 0
     await proxy.up()
     await until(lambda: count(watching, "input.expired"), 5)
     assert not any(task.done() for task in cut._tasks)
 
 
-async def test_an_engine_that_hangs_is_waited_for(engine: HeldEngine, store: EventStore) -> None:
+async def test_an_engine_that_hangs_is_waited_for(engine: HeldEngine, opened: OpenStore) -> None:
+    timing = Timing(retry_s=0.3)
+    store = await opened(timing=timing)
     await create(store)
     with engine.frozen():
         waiting = [asyncio.create_task(send(store, note(n))) for n in range(5)]
-        await asyncio.sleep(RETRY_BUDGET_S + 0.5)
+        await asyncio.sleep(timing.retry_s + 0.5)
         assert not any(task.done() for task in waiting)
     answers = await asyncio.gather(*waiting)
     assert [answer.result["first_seq"] for answer in answers] == [2, 3, 4, 5, 6]
@@ -256,20 +267,21 @@ async def test_a_subscription_that_is_quiet_for_longer_than_the_url_allows_other
         await connection.close()
 
 
-async def test_an_engine_that_still_hangs_is_told_within_a_second(connection: Connection, proxy: Proxy) -> None:
+async def test_an_engine_that_still_hangs_is_told_within_a_second(quick: Connection, proxy: Proxy) -> None:
     proxy.hold()
-    for least, most in ((4, 6.5), (0, 1.5), (0, 1.5)):
+    soon = (0, QUICK.probe_s + 0.5)
+    for least, most in ((0.8 * QUICK.reply_s, QUICK.reply_s + 1.5), soon, soon):
         began = time.monotonic()
         with pytest.raises(StoreUnavailable):
-            await connection.run(load_call(S1))
+            await quick.run(load_call(S1))
         assert least <= time.monotonic() - began < most
     began = time.monotonic()
-    refused = await asyncio.gather(*(connection.command("GET", "x") for _ in range(100)), return_exceptions=True)
+    refused = await asyncio.gather(*(quick.command("GET", "x") for _ in range(100)), return_exceptions=True)
     assert {type(error) for error in refused} == {StoreUnavailable}
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < QUICK.probe_s + 1
     proxy.flow()
-    assert await connection.run(load_call(S1))
-    assert not connection.nodes[0].down
+    assert await quick.run(load_call(S1))
+    assert not quick.nodes[0].down
 
 
 async def let_go(redis: Redis, blocking: list[asyncio.Task[Any]]) -> None:

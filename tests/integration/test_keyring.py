@@ -25,8 +25,9 @@ from eventstore.redis_client.durability import Confirmation
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import KEYRING
 from eventstore.settings import Durability
+from eventstore.support.timing import Timing
 from proofs.proxy import Proxy
-from tests.integration.stores import hash_fields, skip_without_waitaof, until
+from tests.integration.stores import QUICK, hash_fields, skip_without_waitaof, until
 from tests.scripts.engines import HeldEngine
 
 pytestmark = pytest.mark.anyio
@@ -170,7 +171,7 @@ async def test_a_key_is_judged_by_the_engine_that_has_it_now(keyring: Keyring, m
 
 async def test_while_the_store_is_away_the_last_keys_count(keyring: Keyring, proxy: Proxy):
     key, _ = await keyring.create("svc", ["read"])
-    through = Connection(proxy.url)
+    through = Connection(proxy.url, timing=QUICK)
     copy = copy_of(Keyring(through))
     await copy.read()
     await proxy.down()
@@ -202,7 +203,7 @@ async def test_a_store_that_comes_back_empty_opens_nothing(keyring: Keyring, red
 
 
 async def test_a_copy_follows_by_itself(keyring: Keyring):
-    copy = copy_of(keyring)
+    copy = KeyringCopy(keyring, EngineClock(), Timing(keys_read_every_s=0.05))
     await copy.read()
     task = asyncio.create_task(copy.run())
     key, _ = await keyring.create("svc", ["read"])
@@ -229,9 +230,12 @@ async def test_a_change_tells_what_the_engine_has_confirmed(connection: Connecti
     assert keyring.reached == reached
 
 
+LAYBY = "from cli.main import main; from eventstore.support.timing import Timing; main(Timing(keys_followed_after_s=0))"
+
+
 def layby_keys(url: str, wanted: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     known = {name: value for name, value in os.environ.items() if not name.startswith("LAYBY_")}
-    command = [sys.executable, "-c", "from cli.main import main; main()", "keys", *arguments, "--redis-url", url]
+    command = [sys.executable, "-c", LAYBY, "keys", *arguments, "--redis-url", url]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=60, env={**known, "LAYBY_DURABILITY": wanted}
     )
