@@ -8,8 +8,8 @@ from typing import Final
 from starlette.types import ASGIApp
 
 from api.http.router import Route, Router
-from api.middleware.error_boundary import Edge
-from api.middleware.origin_check import OpenDoor
+from api.middleware.error_boundary import ErrorBoundary
+from api.middleware.origin_check import OriginCheck
 from api.openapi.document import document
 from api.publish_line import route as line
 from api.requests.bodies import encode
@@ -41,7 +41,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
 
 def build(services: Services) -> ASGIApp:
     router = Router(_route(services, endpoint) for endpoint in ENDPOINTS)
-    return Edge(OpenDoor(router, services.door, services.settings.host), services.metrics, services.budget)
+    return ErrorBoundary(OriginCheck(router, services.door, services.settings.host), services.metrics, services.budget)
 
 
 def _route(services: Services, endpoint: Endpoint) -> Route:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from api.http.authentication import Door
-from api.http.body_budget import Budget
+from api.http.authentication import Authenticator
+from api.http.body_budget import BodyBudget
 from api.metrics.registry import Metrics
-from api.streaming.open_responses import Live
+from api.streaming.open_responses import OpenResponses
 from eventstore.event_store import EventStore
 from eventstore.settings import Settings
 from projections.read_models import ReadModels
@@ -21,14 +21,14 @@ class Services:
     store: EventStore
     read_models: ReadModels
     settings: Settings
-    door: Door
+    door: Authenticator
     metrics: Metrics = field(default_factory=Metrics)
-    live: Live = field(default_factory=Live)
+    live: OpenResponses = field(default_factory=OpenResponses)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    budget: Budget = field(init=False)
+    budget: BodyBudget = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "budget", Budget(self.settings.body_bytes))  # frozen from here on
+        object.__setattr__(self, "budget", BodyBudget(self.settings.body_bytes))  # frozen from here on
         self.metrics.watch_bodies(self.budget)
 
     def stop(self) -> None:

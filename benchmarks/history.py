@@ -14,7 +14,7 @@ from benchmarks.load import post
 from benchmarks.peers import durable_streams
 from benchmarks.sides import asked, grown, layby
 from benchmarks.stored import engine_at, lines, log_key
-from proofs.engines import RedisClient
+from proofs.engines import EngineClient
 from proofs.servers import Server
 
 HISTORY, UNIT = "a whole session", "MB/s"
@@ -83,7 +83,7 @@ def _paged(port: int, path: str) -> int:
     return events
 
 
-def _ranged(engine: RedisClient, key: str) -> int:
+def _ranged(engine: EngineClient, key: str) -> int:
     events, after = 0, "-"
     while page := engine.xrange(key, after, count=1000):
         events += len(page)

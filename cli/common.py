@@ -21,7 +21,7 @@ class Trouble(click.ClickException):
     exit_code = 2
 
 
-class Command(click.Command):
+class StrictCommand(click.Command):
     """A command that takes no option twice: click would pass over all but the last in silence."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

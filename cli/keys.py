@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cli.common import (
-    Command,
+    StrictCommand,
     Trouble,
     Word,
     current_timing,
@@ -54,7 +54,7 @@ def keys() -> None:
     """
 
 
-@keys.command(cls=Command)
+@keys.command(cls=StrictCommand)
 @click.option(
     "--name", type=Word("name"), metavar="NAME", required=True, help="What events written with it say: by NAME."
 )
@@ -99,7 +99,7 @@ def create(
     click.echo(f"{what} not shown again. Send it as  Authorization: Bearer <key>", err=True)
 
 
-@keys.command("list", cls=Command)
+@keys.command("list", cls=StrictCommand)
 @tenant_option("Only keys of this tenant.", default=None)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @store_options
@@ -118,7 +118,7 @@ def list_keys(tenant: str | None, as_json: bool, **options: str | None) -> None:
         click.echo(f"tenant {tenant} has no keys")
 
 
-@keys.command(cls=Command)
+@keys.command(cls=StrictCommand)
 @click.option("--name", type=Word("name"), metavar="NAME", required=True, help="The key to revoke.")
 @tenant_option("Whose key it is.")
 @store_options

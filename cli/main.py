@@ -7,7 +7,7 @@ from typing import NamedTuple
 import click
 
 
-class Place(NamedTuple):
+class CommandEntry(NamedTuple):
     """Where a command is, and how its own help begins: the list of commands is told without importing any."""
 
     module: str
@@ -16,11 +16,13 @@ class Place(NamedTuple):
 
 
 COMMANDS = {
-    "demo": Place("cli.demo.command", "demo", "Play a session that parks until you decide, on a server of its own."),
-    "keys": Place("cli.keys", "keys", "Create, list and revoke the keys to the door."),
-    "rebuild": Place("cli.rebuild", "rebuild", "Build snapshots, lists and the inbox anew from the events."),
-    "serve": Place("cli.serve", "serve", "Run a Layby server until it is told to stop (Ctrl-C or SIGTERM)."),
-    "verify": Place("cli.verify", "verify", "Recompute the hash chain of SESSION, or of every session."),
+    "demo": CommandEntry(
+        "cli.demo.command", "demo", "Play a session that parks until you decide, on a server of its own."
+    ),
+    "keys": CommandEntry("cli.keys", "keys", "Create, list and revoke the keys to the door."),
+    "rebuild": CommandEntry("cli.rebuild", "rebuild", "Build snapshots, lists and the inbox anew from the events."),
+    "serve": CommandEntry("cli.serve", "serve", "Run a Layby server until it is told to stop (Ctrl-C or SIGTERM)."),
+    "verify": CommandEntry("cli.verify", "verify", "Recompute the hash chain of SESSION, or of every session."),
 }
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.common import Command, Trouble, operator_errors, settings_from, store_options
+from cli.common import StrictCommand, Trouble, operator_errors, settings_from, store_options
 from cli.store import existing_keys, open_client, progress, store_errors
 
 if TYPE_CHECKING:
     from eventstore.settings import Settings
 
 
-@click.command(cls=Command)
+@click.command(cls=StrictCommand)
 @store_options
 def rebuild(**options: str | None) -> None:
     """Build snapshots, lists and the inbox anew from the events, which stay as they are.

@@ -2,10 +2,10 @@
 
 import click
 
-from cli.common import Command, current_timing, operator_errors, setting, settings_from, store_options
+from cli.common import StrictCommand, current_timing, operator_errors, setting, settings_from, store_options
 
 
-@click.command(cls=Command)
+@click.command(cls=StrictCommand)
 @setting("--host", "ADDRESS", "Address to listen on. Default: 127.0.0.1")
 @setting("--port", "PORT", "Port to listen on; 0 takes a free one. Default: 8700")
 @store_options

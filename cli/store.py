@@ -16,32 +16,32 @@ import click
 from cli.common import Trouble
 
 if TYPE_CHECKING:  # redis is loaded by the command that runs, not by --help
-    from eventstore.redis_client.client import Connection
+    from eventstore.redis_client.client import RedisClient
     from eventstore.redis_keys import Keys
     from eventstore.settings import Settings
 
 
 @asynccontextmanager
-async def open_client(settings: Settings, *, fresh: bool = False) -> AsyncGenerator[Connection]:
+async def open_client(settings: Settings, *, fresh: bool = False) -> AsyncGenerator[RedisClient]:
     """A client of the store that the settings name. `fresh`: an embedded engine may make its data directory.
 
     Raises `EngineError`, `UnfitEngine`.
     """
     from eventstore.embedded.engine import engine_url
-    from eventstore.redis_client.client import Connection
+    from eventstore.redis_client.client import RedisClient
     from eventstore.redis_client.url import check_url
 
     logging.getLogger("layby.store").setLevel(logging.CRITICAL)  # the command itself reports what goes wrong
     async with engine_url(settings, share=True, fresh=fresh) as url:
         check_url(url)
-        client = Connection(url)
+        client = RedisClient(url)
         try:
             yield client
         finally:
             await client.close()
 
 
-async def existing_keys(client: Connection) -> Keys:
+async def existing_keys(client: RedisClient) -> Keys:
     """The Redis keys of a store that is there; nothing is written. Raises `Trouble`, `StoreUnavailable`."""
     from eventstore.redis_keys import STORE, Keys
 

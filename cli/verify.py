@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.common import Command, Trouble, operator_errors, settings_from, store_options, tenant_option
+from cli.common import StrictCommand, Trouble, operator_errors, settings_from, store_options, tenant_option
 from cli.store import existing_keys, open_client, progress, store_errors
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BROKEN, LOST = 1, 3
 
 
-@click.command(cls=Command)
+@click.command(cls=StrictCommand)
 @click.argument("session", required=False)
 @tenant_option("Whose sessions.")
 @click.option(
@@ -89,12 +89,12 @@ def _many(count: int, what: str) -> str:
 
 async def _verify(settings: Settings, tenant: str, session: str | None, tally: Tally, *, acknowledge: bool) -> None:
     from eventstore.api_keys.keyring import Keyring
-    from eventstore.feed.divergence import Records
+    from eventstore.feed.divergence import DivergenceLog
     from eventstore.log.hash_chain import Verifier
 
     with store_errors(settings, "to be read"):
         async with open_client(settings) as client:
-            verifier, records = Verifier(client, await existing_keys(client)), Records(client)
+            verifier, records = Verifier(client, await existing_keys(client)), DivergenceLog(client)
             now, losses = await records.now(), await records.all()
             if session is None and not losses:  # what was lost may have been all that the tenant had
                 await _check_known(tenant, verifier, Keyring(client))

@@ -11,27 +11,27 @@ import secrets
 from collections.abc import AsyncIterator, Iterable
 
 from eventstore.commit.batch import Answer, Retry
-from eventstore.commit.deadline_sweeper import Sweeper
-from eventstore.commit.idempotency_keys import Anchor, Anchors
+from eventstore.commit.deadline_sweeper import DeadlineSweeper
+from eventstore.commit.idempotency_keys import HeldKey, IdempotencyKeys
 from eventstore.commit.listener import CommitListener
-from eventstore.commit.records import Head, Page
+from eventstore.commit.records import Head, LogPage
 from eventstore.commit.writer import Writer
 from eventstore.domain.call import Call
 from eventstore.domain.commands import Actor, Command
 from eventstore.domain.draft import Policy
 from eventstore.feed.cursor_seal import SECRET_BYTES
-from eventstore.feed.divergence import Divergence, Watch, decode_records, records_command
+from eventstore.feed.divergence import Divergence, DivergenceMonitor, decode_records, records_command
 from eventstore.feed.tenant_feed import Feed, Items, Wanted
 from eventstore.log.followed_session import Chunk, Deliver
 from eventstore.log.notifications import CommitNotifier
-from eventstore.log.range_reader import Stretches
-from eventstore.log.reader import Log
+from eventstore.log.range_reader import RangeReader
+from eventstore.log.reader import LogReader
 from eventstore.log.subscriber import Subscriber
 from eventstore.log.tail import Tails
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.clock import Clocks, EngineClock
 from eventstore.redis_client.durability import confirmation
-from eventstore.redis_client.pipeline import Dispatcher
+from eventstore.redis_client.pipeline import ScriptPipeline
 from eventstore.redis_client.preflight import check_engine
 from eventstore.redis_keys import STORE, Keys, SessionKeys
 from eventstore.settings import Settings
@@ -42,16 +42,16 @@ class EventStore:
     """Sessions: execute commands, read, follow. Made by `open_store`; `close` it."""
 
     def __init__(
-        self, client: Connection, commits: Dispatcher, keys: Keys, settings: Settings, cursor_secret: bytes
+        self, client: RedisClient, commits: ScriptPipeline, keys: Keys, settings: Settings, cursor_secret: bytes
     ) -> None:
         """`client` carries reads, `commits` carries commits and is closed with the store."""
         clocks = Clocks(keys.partitions, shared=not client.clustered)
         policy = Policy(settings.default_expiry_ms, settings.max_expiry_ms)
         constants: dict[str, str | int] = {"partitions": keys.partitions, "cursor_secret": cursor_secret.hex()}
-        reads, stretches = Dispatcher(client), Stretches(client)
+        reads, stretches = ScriptPipeline(client), RangeReader(client)
         self.keys: Keys = keys
         self.clock: EngineClock = clocks.store
-        self._client: Connection = client
+        self._client: RedisClient = client
         self._notifier: CommitNotifier = CommitNotifier(keys)
         self._writer: Writer = Writer(
             reads,
@@ -63,12 +63,12 @@ class EventStore:
             feed_keep=settings.feed_keep,
             max_pending=settings.max_pending,
         )
-        self._idempotency_keys: Anchors = Anchors(reads, keys)
-        self._log: Log = Log(reads, stretches, clocks, self._writer)
+        self._idempotency_keys: IdempotencyKeys = IdempotencyKeys(reads, keys)
+        self._log: LogReader = LogReader(reads, stretches, clocks, self._writer)
         self._tails: Tails = Tails(self._log, self._notifier, stretches)
         self._feed: Feed = Feed(client, keys, self._notifier, cursor_secret)
-        self._monitor: Watch = Watch(client, keys, constants, self._notifier)
-        self._sweeper: Sweeper = Sweeper(client, keys, clocks, self._writer)
+        self._monitor: DivergenceMonitor = DivergenceMonitor(client, keys, constants, self._notifier)
+        self._sweeper: DeadlineSweeper = DeadlineSweeper(client, keys, clocks, self._writer)
         self._tasks: list[asyncio.Task[None]] = []
         self.listen(self._monitor)
         self.listen(self._sweeper)
@@ -127,11 +127,11 @@ class EventStore:
 
     async def hold_idempotency_key(
         self, tenant: str, places: Iterable[str], retry: Retry, session_id: str
-    ) -> Anchor | None:
-        """Bind a key to the session that its request names; see `Anchors.hold`."""
+    ) -> HeldKey | None:
+        """Bind a key to the session that its request names; see `IdempotencyKeys.hold`."""
         return await self._idempotency_keys.hold(tenant, places, retry, session_id)
 
-    async def release_idempotency_key(self, tenant: str, anchor: Anchor, retry: Retry) -> None:
+    async def release_idempotency_key(self, tenant: str, anchor: HeldKey, retry: Retry) -> None:
         """Undo that after a refusal: only success is kept. Raises `StoreUnavailable`, `StoreFull`."""
         await self._idempotency_keys.release(tenant, anchor, retry)
 
@@ -145,12 +145,12 @@ class EventStore:
         """One call. Raises as `head` does, and `CallNotFound`, `InvalidSnapshot`."""
         return await self._log.call(self.session_keys(tenant, session_id), interrupt_id)
 
-    async def page(self, tenant: str, session_id: str, start: int, limit: int, *, descending: bool = False) -> Page:
-        """Lines of the log from `start` on; see `Log.page`. Raises as `head` does."""
+    async def page(self, tenant: str, session_id: str, start: int, limit: int, *, descending: bool = False) -> LogPage:
+        """Lines of the log from `start` on; see `LogReader.page`. Raises as `head` does."""
         return await self._log.page(self.session_keys(tenant, session_id), start, limit, descending=descending)
 
-    async def page_after(self, tenant: str, session_id: str, page: Page, limit: int) -> Page:
-        """The lines that follow on an ascending page; see `Log.page_after`. Raises as `head` does."""
+    async def page_after(self, tenant: str, session_id: str, page: LogPage, limit: int) -> LogPage:
+        """The lines that follow on an ascending page; see `LogReader.page_after`. Raises as `head` does."""
         return await self._log.page_after(self.session_keys(tenant, session_id), page, limit)
 
     # Follow
@@ -193,7 +193,7 @@ class EventStore:
         return self._notifier.followed
 
 
-async def open_store(client: Connection, settings: Settings, *, start: bool = True) -> EventStore:
+async def open_store(client: RedisClient, settings: Settings, *, start: bool = True) -> EventStore:
     """Check the engine behind this client and, unless `start` is false, begin the background work.
 
     Close the store first, the client after it. Raises `UnfitEngine` and `StoreUnavailable`.
@@ -202,20 +202,20 @@ async def open_store(client: Connection, settings: Settings, *, start: bool = Tr
     keys = Keys(await _partitions(client, settings.partitions))
     secret = await _cursor_secret(client)
     confirms = await confirmation(client, settings.durability)
-    commits = Dispatcher(client.another(), confirms)  # its own connections, so that no commit waits for a read
+    commits = ScriptPipeline(client.another(), confirms)  # its own connections, so that no commit waits for a read
     store = EventStore(client, commits, keys, settings, secret)
     if start:
         store.start()
     return store
 
 
-async def _partitions(client: Connection, wanted: int) -> int:
+async def _partitions(client: RedisClient, wanted: int) -> int:
     """How many partitions the store has: written once, when it is first used, and never changed."""
     await client.command("HSETNX", STORE, "partitions", wanted)
     return int(await client.command("HGET", STORE, "partitions"))
 
 
-async def _cursor_secret(client: Connection) -> bytes:
+async def _cursor_secret(client: RedisClient) -> bytes:
     """What seals the cursors of the feed: made when the store is first used, the same for all servers."""
     await client.command("HSETNX", STORE, "cursor_secret", secrets.token_hex(SECRET_BYTES))
     return bytes.fromhex((await client.command("HGET", STORE, "cursor_secret")).decode())

@@ -9,27 +9,27 @@ from __future__ import annotations
 from typing import Any
 
 from eventstore.event_store import EventStore
-from eventstore.redis_client.client import Connection
-from projections.projector.background import Upkeep
-from projections.queries.index_pages import Pages
-from projections.queries.session_lists import Parts
-from projections.queries.session_reader import Reader
+from eventstore.redis_client.client import RedisClient
+from projections.projector.background import BackgroundProjectors
+from projections.queries.index_pages import IndexPages
+from projections.queries.session_lists import SessionLists
+from projections.queries.session_reader import SessionReader
 from projections.queries.snapshots import Snapshots
-from projections.queries.tenant_lists import Lists
+from projections.queries.tenant_lists import TenantLists
 
 
 class ReadModels:
     """Snapshots, lists and the inbox of one store; with `start`, kept up to date in the background too."""
 
-    def __init__(self, client: Connection, store: EventStore) -> None:
+    def __init__(self, client: RedisClient, store: EventStore) -> None:
         """`client` reads and writes the models that the commits of `store` lead to."""
-        upkeep = Upkeep(client, store)
-        reader = Reader(client, store, upkeep)
+        upkeep = BackgroundProjectors(client, store)
+        reader = SessionReader(client, store, upkeep)
         self._store: EventStore = store
-        self._upkeep: Upkeep = upkeep
+        self._upkeep: BackgroundProjectors = upkeep
         self._snapshots: Snapshots = Snapshots(store, reader)
-        self._parts: Parts = Parts(reader, upkeep)
-        self._lists: Lists = Lists(Pages(client, store, upkeep))
+        self._parts: SessionLists = SessionLists(reader, upkeep)
+        self._lists: TenantLists = TenantLists(IndexPages(client, store, upkeep))
 
     def start(self) -> None:
         """Project in the background."""

@@ -15,10 +15,10 @@ from redis.asyncio import from_url
 
 from eventstore.domain.values import timestamps
 from eventstore.log.hash_chain import Verifier
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_keys import Keys, SessionKeys, member
 from proofs.client import Client, page_through
-from proofs.engines import RedisClient
+from proofs.engines import EngineClient
 from proofs.workload import Done, Journal
 
 Check = Callable[[bool, str], None]
@@ -72,7 +72,7 @@ class Audit:
     ) -> None:
         """What is overdue has so long to be swept."""
         self._check, self._client, self._engine_url = check, client, engine_url
-        self._redis: RedisClient = from_url(engine_url, decode_responses=True)
+        self._redis: EngineClient = from_url(engine_url, decode_responses=True)
         self._expiry_limit_s = expiry_limit_s
         self._keys = Keys(partitions)
 
@@ -135,7 +135,7 @@ class Audit:
 
     async def chains(self, journals: Iterable[Journal]) -> None:
         """As `layby verify` has it."""
-        connection = Connection(self._engine_url)
+        connection = RedisClient(self._engine_url)
         try:
             verifier = Verifier(connection, self._keys)
             for journal in journals:

@@ -55,13 +55,15 @@ def _strike(file: str, victims: list[str]) -> None:
 
 def watch_sending(point: str, *shas: str) -> None:
     """From now on the point is reached whenever a script with one of these digests has left, before its answer."""
-    from eventstore.redis_client.connections import Link  # where it is used anyway
+    from eventstore.redis_client.connections import TrackedConnection  # where it is used anyway
 
-    send, wanted = Link.send_packed_command, [sha.encode() for sha in shas]
+    send, wanted = TrackedConnection.send_packed_command, [sha.encode() for sha in shas]
 
-    async def send_and_reach(self: Link, command: bytes | str | Iterable[bytes], check_health: bool = True) -> None:
+    async def send_and_reach(
+        self: TrackedConnection, command: bytes | str | Iterable[bytes], check_health: bool = True
+    ) -> None:
         await send(self, command, check_health)
         if isinstance(command, bytes) and any(sha in command for sha in wanted):
             reach(point)
 
-    Link.send_packed_command = send_and_reach
+    TrackedConnection.send_packed_command = send_and_reach

@@ -24,7 +24,7 @@ from eventstore.commit import idempotency_keys
 from eventstore.commit.records import COMMIT, DELETE
 
 CHUNK = 1 << 20
-_WRITES = tuple(script.sha.encode() for script in (COMMIT, DELETE, idempotency_keys.ANCHOR))
+_WRITES = tuple(script.sha.encode() for script in (COMMIT, DELETE, idempotency_keys.HOLD))
 _RESET = struct.pack("ii", 1, 0)
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -6,16 +6,16 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
 from eventstore.event_store import EventStore, open_store
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.settings import load_settings
 
 
 @asynccontextmanager
 async def offline(
     url: str, settings: Mapping[str, str | int] | None = None
-) -> AsyncGenerator[tuple[Connection, EventStore]]:
+) -> AsyncGenerator[tuple[RedisClient, EventStore]]:
     """The store behind this URL, and the client that it reads with."""
-    client = Connection(url)
+    client = RedisClient(url)
     try:
         store = await open_store(client, load_settings(dict(settings or {})), start=False)
         try:

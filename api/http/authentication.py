@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from api.http.json_schema import text
 from api.http.parameter_types import RequestHeader
-from eventstore.api_keys.cache import KeyringCopy
+from eventstore.api_keys.cache import KeyringCache
 from eventstore.domain import api_keys
 from eventstore.domain.api_keys import ANONYMOUS, DEFAULT_TENANT, AccessKey
 from eventstore.domain.commands import Actor
@@ -42,11 +42,11 @@ class Principal(NamedTuple):
 _ANYBODY: Final = Principal(DEFAULT_TENANT, Actor(ANONYMOUS))
 
 
-class Door:
+class Authenticator:
     """Open to everyone, who is `anonymous` then, as long as the store never had a key."""
 
-    def __init__(self, keyring: KeyringCopy) -> None:
-        self._keyring: KeyringCopy = keyring
+    def __init__(self, keyring: KeyringCache) -> None:
+        self._keyring: KeyringCache = keyring
 
     def __str__(self) -> str:
         """As the operator reads it when the server starts."""

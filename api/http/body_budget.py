@@ -14,7 +14,7 @@ from eventstore.domain.errors import Overloaded
 _HELD: Final = "layby.body"
 
 
-class Budget:
+class BodyBudget:
     """Counts only what has arrived: whoever merely announces a large body keeps nobody else out."""
 
     def __init__(self, limit: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
 
-from api.http.body_budget import Budget
+from api.http.body_budget import BodyBudget
 from api.metrics.request_counters import RequestCounters
 from eventstore.commit.listener import CommitListener
 from eventstore.commit.records import Head, Line
@@ -34,7 +34,7 @@ class Metrics(CommitListener):
         waiting = Gauge("layby_commands_waiting", "Commands that wait for their commit.", registry=self._registry)
         waiting.set_function(lambda: store.commands_waiting)
 
-    def watch_bodies(self, budget: Budget) -> None:
+    def watch_bodies(self, budget: BodyBudget) -> None:
         """Show how many bytes this budget holds."""
         held = Gauge("layby_request_body_bytes", "Bytes of request bodies under way.", registry=self._registry)
         held.set_function(lambda: budget.held)

@@ -11,9 +11,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http import problems
-from api.http.body_budget import Budget
+from api.http.body_budget import BodyBudget
 from api.metrics.registry import Metrics
-from api.middleware.refusal_pacing import Pace
+from api.middleware.refusal_pacing import RefusalPacer
 from eventstore.domain.errors import InternalError, LaybyError, Overloaded
 from eventstore.domain.values.ids import random_text
 
@@ -22,14 +22,14 @@ log = logging.getLogger("layby.http")
 UNMATCHED = "unmatched"
 
 
-class Edge:
+class ErrorBoundary:
     """Wraps the application."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, budget: Budget) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, budget: BodyBudget) -> None:
         self._app: ASGIApp = app
         self._metrics: Metrics = metrics
-        self._budget: Budget = budget
-        self._pace: Pace = Pace()
+        self._budget: BodyBudget = budget
+        self._pace: RefusalPacer = RefusalPacer()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = _Exchange(scope, send, random_text(80), self._metrics)

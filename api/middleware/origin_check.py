@@ -15,7 +15,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.http.authentication import Door
+from api.http.authentication import Authenticator
 from api.transport.websocket_handshake import wishes
 from eventstore.domain.errors import UntrustedOrigin
 
@@ -27,14 +27,14 @@ _USUAL_HOST: Final = 256
 _HOST = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]/@]+))(?::\d{0,5})?", re.ASCII)
 
 
-class OpenDoor:
+class OriginCheck:
     """Wraps the application. As long as the door needs no key, it raises `UntrustedOrigin` for requests that name
     another host, and for those that come from a page of another host and would change something."""
 
-    def __init__(self, app: ASGIApp, door: Door, host: str) -> None:
+    def __init__(self, app: ASGIApp, door: Authenticator, host: str) -> None:
         """`host` is where the server was told to listen, by whatever name."""
         self._app: ASGIApp = app
-        self._door: Door = door
+        self._door: Authenticator = door
         self._host: str = host.lower()
         self._is_ours: Callable[[bytes], bool] = lru_cache(maxsize=256)(self._judge)  # most name the same, each time
 

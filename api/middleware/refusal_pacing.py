@@ -14,7 +14,7 @@ LONGEST_S: Final = 2.0
 """Nobody waits longer for a refusal, however many there are."""
 
 
-class Pace:
+class RefusalPacer:
     """Tells each refusal how long to wait."""
 
     def __init__(self) -> None:

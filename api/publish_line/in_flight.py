@@ -17,12 +17,12 @@ from typing import Any, Final
 from starlette.types import Message, Scope
 
 from api.http import problems
-from api.http.body_budget import Budget
+from api.http.body_budget import BodyBudget
 from api.metrics.registry import Metrics
 from api.publish_line import messages
 from api.publish_line.publisher import LINE, Publisher
 from api.websocket.connection import WebSocket
-from api.websocket.frames import Inbox
+from api.websocket.frames import FrameReader
 from eventstore.commit.batch import Answer, Retry
 from eventstore.domain.commands import Publish
 from eventstore.domain.errors import InternalError, LaybyError, Overloaded
@@ -40,7 +40,7 @@ _FAULT: Final = InternalError()
 
 
 @dataclass(slots=True)
-class _Place:
+class PendingMessage:
     """One message: its id, if it could be told, how large it was, when it came, and its answer or what it waits for."""
 
     id: str | None
@@ -62,20 +62,20 @@ class _Place:
         return error if isinstance(error, LaybyError) else _FAULT
 
 
-_Done = tuple[_Place, Answer | LaybyError]
+_Done = tuple[PendingMessage, Answer | LaybyError]
 
 
-class Row:
+class InFlightMessages:
     """The messages of one line that are not answered."""
 
-    def __init__(self, publisher: Publisher, metrics: Metrics, budget: Budget, scope: Scope) -> None:
+    def __init__(self, publisher: Publisher, metrics: Metrics, budget: BodyBudget, scope: Scope) -> None:
         """`scope`: in whose name the budget holds messages until they are answered."""
-        self.socket: WebSocket = WebSocket(Inbox(messages.MESSAGE_BYTES, budget, scope), self)
+        self.socket: WebSocket = WebSocket(FrameReader(messages.MESSAGE_BYTES, budget, scope), self)
         self._publisher: Publisher = publisher
         self._metrics: Metrics = metrics
-        self._budget: Budget = budget
+        self._budget: BodyBudget = budget
         self._scope: Scope = scope
-        self._row: deque[_Place] = deque()
+        self._row: deque[PendingMessage] = deque()
         self._held_up: bool = False
         self._stopped: bool = False
         self._moved: asyncio.Event = asyncio.Event()
@@ -90,7 +90,7 @@ class Row:
 
     def take(self, data: bytes) -> None:
         """The next message."""
-        place = _Place(None, len(data), asyncio.get_running_loop().time(), _FAULT)
+        place = PendingMessage(None, len(data), asyncio.get_running_loop().time(), _FAULT)
         try:
             message = messages.read(data)
             place.id = messages.id_of(message)
@@ -113,7 +113,7 @@ class Row:
 
     # In
 
-    def _admit(self, place: _Place, command: Publish, retry: Retry | None) -> None:
+    def _admit(self, place: PendingMessage, command: Publish, retry: Retry | None) -> None:
         """Hand a message on. If it has to wait, those behind it are not read: nothing overtakes it."""
         try:
             if retry and (first := self._publisher.under_way(retry)):  # perhaps of a line that is lost by now
@@ -138,7 +138,7 @@ class Row:
 
         when(again)
 
-    def _put(self, place: _Place) -> None:
+    def _put(self, place: PendingMessage) -> None:
         self._row.append(place)
         if len(self._row) == 1:
             self._watch()

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from api.http.authentication import Door, Principal
+from api.http.authentication import Authenticator, Principal
 from api.http.headers import keyed, may_be_key
 from api.publish_line.messages import events_text
 from api.routes.publish import EVENTS
@@ -22,7 +22,7 @@ LINE: Final = "/v1/sessions/{session_id}/publish"
 class Publisher:
     """With the name of a producer, ids are idempotency keys."""
 
-    door: Door
+    door: Authenticator
     store: EventStore
     principal: Principal
     session_id: str

@@ -15,14 +15,14 @@ from api.http import json_schema, query_parameters
 from api.http.authentication import LAYBY_ACTOR
 from api.http.headers import KEY_MAX
 from api.http.parameter_types import RequestHeader
-from api.publish_line.in_flight import UNANSWERED, Row
+from api.publish_line.in_flight import UNANSWERED, InFlightMessages
 from api.publish_line.messages import BESIDE_EVENTS
 from api.publish_line.publisher import LINE, Publisher
 from api.requests.descriptions import reply
 from api.requests.endpoint import Endpoint, Operation, Received
 from api.requests.events import BATCH_BYTES
 from api.services import Services
-from api.streaming.open_responses import FAREWELL_S, Cut
+from api.streaming.open_responses import FAREWELL_S, StreamClosed
 from api.transport import websocket_handshake
 from api.transport.protocol_upgrade import SWITCHING
 from eventstore.domain.errors import UpgradeRequired
@@ -58,7 +58,7 @@ class LineResponse(Response):
         self._publisher: Publisher = publisher
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        row = Row(self._publisher, self._services.metrics, self._services.budget, scope)
+        row = InFlightMessages(self._publisher, self._services.metrics, self._services.budget, scope)
         start = {"type": "http.response.start", "status": SWITCHING, "headers": self.raw_headers}
         await send({**start, "protocol": row.socket})
         with self._services.metrics.open_lines.track_inprogress():
@@ -67,14 +67,14 @@ class LineResponse(Response):
             finally:
                 row.socket.close()
 
-    async def _run(self, row: Row) -> None:
+    async def _run(self, row: InFlightMessages) -> None:
         try:
             async with self._services.live.held(self._publisher.principal, row.gone):
                 await row.answer()
-        except Cut:
+        except StreamClosed:
             await self._cut(row)
 
-    async def _cut(self, row: Row) -> None:
+    async def _cut(self, row: InFlightMessages) -> None:
         """Take nothing more. What was taken is carried out, and answered as long as somebody listens."""
         stopping = self._services.stopping.is_set()
         if stopping:

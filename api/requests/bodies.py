@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from api.http.body_budget import Budget
+from api.http.body_budget import BodyBudget
 from eventstore.commit.batch import Answer
 from eventstore.domain.errors import InvalidRequest, TooLarge
 from eventstore.domain.values import json_text
@@ -20,7 +20,7 @@ JSON_TYPE: Final = "application/json"
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-async def read_body(budget: Budget, request: Request, limit: int) -> bytes:
+async def read_body(budget: BodyBudget, request: Request, limit: int) -> bytes:
     """The whole body, never holding more than the limit. Raises `TooLarge`, and `Overloaded` beyond the budget."""
     declared = next((value for name, value in request.scope["headers"] if name == b"content-length"), b"0")
     if int(declared) > limit:

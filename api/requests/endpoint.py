@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.http.authentication import Door, Principal
+from api.http.authentication import Authenticator, Principal
 from api.http.headers import idempotency_key, retry_of
 from api.http.json_schema import Node
 from api.http.parameter_types import QueryParameter, RequestHeader
@@ -137,7 +137,7 @@ class Received(NamedTuple):
             raise LookupError(f"{self.endpoint.operation.id} does not declare {parameter.key}")
         return parameter.read(self.request.query_params.get(parameter.name))
 
-    def check_key_again(self, door: Door) -> None:
+    def check_key_again(self, door: Authenticator) -> None:
         """For what has waited long: its key may have gone meanwhile. Raises what the first check raises."""
         if self.endpoint.scope is not None:
             door.enter(self.request, self.endpoint.scope)

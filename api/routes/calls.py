@@ -19,7 +19,7 @@ from api.requests.endpoint import Endpoint, Operation, Problem, Received, Reques
 from api.requests.models import AuthorizationBody, ClaimBody, DecideBody, ReleaseBody, ResultBody, SettleBody
 from api.requests.shared_parameters import AGENT, CURSOR, LIMIT
 from api.services import Services
-from api.streaming.open_responses import Cut
+from api.streaming.open_responses import StreamClosed
 from eventstore.domain import call as calls
 from eventstore.domain import errors
 from eventstore.domain.call import PENDING, STATUSES, Call
@@ -67,7 +67,7 @@ async def _settled(services: Services, received: Received, place: tuple[str, str
     """The call once it is decided or expired, or when the time is up; at once when the server stops. Raises
     `Unauthorized` as soon as the key is no good any more."""
     found: Call | None = None
-    with contextlib.suppress(TimeoutError, Cut):
+    with contextlib.suppress(TimeoutError, StreamClosed):
         async with services.live.held(received.principal, received.request.receive), asyncio.timeout(wait_s):
             found = await _closed(services.store, *place)
     received.check_key_again(services.door)

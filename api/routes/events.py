@@ -19,7 +19,7 @@ from api.requests.shared_parameters import TYPES
 from api.routes.publish import EVENTS
 from api.services import Services
 from api.streaming.encoders import NDJSON_TYPE
-from eventstore.commit.records import Page
+from eventstore.commit.records import LogPage
 from eventstore.event_store import EventStore
 from eventstore.log.range_reader import FIRST_LINES
 
@@ -90,7 +90,7 @@ class _Collected:
             else:
                 page = await store.page(tenant, name, self.at, self._wanted, descending=True)
 
-    async def _first(self, store: EventStore, tenant: str, name: str) -> Page:
+    async def _first(self, store: EventStore, tenant: str, name: str) -> LogPage:
         """The beginning. It tells how to read on forwards; backwards there is one way."""
         if self.step == 1:
             return await store.page(tenant, name, self.at, min(self._wanted, FIRST_LINES))
@@ -102,7 +102,7 @@ class _Collected:
         left = self.limit - len(self.lines)
         return left if self.types.all else max(left, SCAN_CHUNK)
 
-    def _take(self, page: Page) -> bool:
+    def _take(self, page: LogPage) -> bool:
         """Add the lines that are wanted. False if the page is full before they are all in."""
         self.at, self.last_seq = page.first, page.last_seq
         size = sum(map(len, page.lines))

@@ -20,8 +20,8 @@ from api.requests.shared_parameters import TYPES
 from api.services import Services
 from api.streaming.chunks import gather
 from api.streaming.encoders import SSE, Encoder, chosen
-from api.streaming.open_responses import STREAM_HEADERS, LiveResponse
-from api.transport.response_writer import Outlet
+from api.streaming.open_responses import STREAM_HEADERS, StreamResponse
+from api.transport.response_writer import StreamWriter
 from eventstore.domain.errors import InvalidRequest
 from eventstore.domain.events import SESSION_ENDS, line_type
 from eventstore.log.followed_session import Chunk, Deliver
@@ -67,7 +67,7 @@ async def stream(services: Services, received: Received) -> Response:
     asked = received.query(FROM)  # which must make sense, even where it does not count
     start = asked if last_id is None else last_id + 1
     view = _View(encoder, received.query(TYPES), received.query(UNTIL))
-    outlet = Outlet(request.scope)
+    outlet = StreamWriter(request.scope)
     follow = services.store.follow(principal.tenant, name, start, view.deliver(outlet))
     chunks = cast("AsyncGenerator[Chunk]", follow)
     first = await anext(chunks)
@@ -78,7 +78,7 @@ async def stream(services: Services, received: Received) -> Response:
         await chunks.aclose()
         return Response(None, 200, STREAM_HEADERS, encoder.media_type)
     frames = _frames(first, chunks, view)
-    return LiveResponse(principal, frames, encoder, services.live, services.metrics, outlet)
+    return StreamResponse(principal, frames, encoder, services.live, services.metrics, outlet)
 
 
 def last_event_id(request: Request) -> int | None:
@@ -114,7 +114,7 @@ class _View:
             return [piece]
         return gather(self._show(chunk))
 
-    def deliver(self, outlet: Outlet) -> Deliver | None:
+    def deliver(self, outlet: StreamWriter) -> Deliver | None:
         """What sends the reader a chunk at once, past everything that may wait; not where one may end the stream."""
         return None if self._until else lambda chunk: outlet.push(list(self.pieces(chunk)))
 

@@ -19,7 +19,7 @@ from api.requests.shared_parameters import TYPES
 from api.services import Services
 from api.streaming.chunks import gather
 from api.streaming.encoders import Encoder, chosen
-from api.streaming.open_responses import STREAM_HEADERS, LiveResponse
+from api.streaming.open_responses import STREAM_HEADERS, StreamResponse
 from eventstore.domain.errors import CursorTooOld, Diverged, InvalidRequest
 from eventstore.domain.events import line_type
 from eventstore.feed.tenant_feed import NOW, FeedItem
@@ -48,7 +48,7 @@ async def follow(services: Services, received: Received) -> Response:
     if request.method == "HEAD":
         await items.aclose()
         return Response(None, 200, STREAM_HEADERS, encoder.media_type)
-    return LiveResponse(principal, _frames(items, encoder), encoder, services.live, services.metrics)
+    return StreamResponse(principal, _frames(items, encoder), encoder, services.live, services.metrics)
 
 
 def _cursor(received: Received) -> str | None:

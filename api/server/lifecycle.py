@@ -16,15 +16,15 @@ from typing import Any, Final, TypeVar
 import uvicorn
 
 from api.app import build
-from api.http.authentication import Door
+from api.http.authentication import Authenticator
 from api.server import sockets as listening
 from api.services import Services
-from api.streaming.open_responses import Live
+from api.streaming.open_responses import OpenResponses
 from api.transport.protocol_upgrade import SwitchingProtocol
-from eventstore.api_keys.cache import KeyringCopy
+from eventstore.api_keys.cache import KeyringCache
 from eventstore.api_keys.keyring import Keyring
 from eventstore.event_store import EventStore, open_store
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.settings import Settings
 from eventstore.support.tasks import end
 from eventstore.support.timing import TIMING, Timing
@@ -37,7 +37,7 @@ CLOSING_S: Final = 1
 KEEP_ALIVE_S: Final = 75
 """Longer than clients keep idle connections, so that it is they who close them, never just as a request leaves."""
 
-_Closable = TypeVar("_Closable", Connection, EventStore, ReadModels)
+_Closable = TypeVar("_Closable", RedisClient, EventStore, ReadModels)
 
 
 @asynccontextmanager
@@ -47,12 +47,12 @@ async def open_services(url: str, settings: Settings, timing: Timing = TIMING) -
     Raises `UnfitEngine` and `StoreUnavailable`.
     """
     async with (
-        _closing(Connection(url, timing=timing)) as client,
+        _closing(RedisClient(url, timing=timing)) as client,
         _closing(await open_store(client, settings)) as store,
         _read_models(client, store) as models,
         _door(client, store, timing) as door,
     ):
-        live = Live(timing.heartbeat_s)
+        live = OpenResponses(timing.heartbeat_s)
         services = Services(store, models, settings, door, live=live)
         services.metrics.watch(store)
         async with _running(live.patrol(door.admits)):
@@ -60,12 +60,12 @@ async def open_services(url: str, settings: Settings, timing: Timing = TIMING) -
 
 
 @asynccontextmanager
-async def _door(client: Connection, store: EventStore, timing: Timing) -> AsyncGenerator[Door]:
+async def _door(client: RedisClient, store: EventStore, timing: Timing) -> AsyncGenerator[Authenticator]:
     """A door that knows the keys of now, and hears of those to come."""
-    keyring = KeyringCopy(Keyring(client), store.clock, timing)
+    keyring = KeyringCache(Keyring(client), store.clock, timing)
     await keyring.read()
     async with _running(keyring.run()):
-        yield Door(keyring)
+        yield Authenticator(keyring)
 
 
 @asynccontextmanager
@@ -78,7 +78,7 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
 
 
 @asynccontextmanager
-async def _read_models(client: Connection, store: EventStore) -> AsyncGenerator[ReadModels]:
+async def _read_models(client: RedisClient, store: EventStore) -> AsyncGenerator[ReadModels]:
     async with _closing(ReadModels(client, store)) as models:
         models.start()
         yield models

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from api.http.authentication import Principal
 from api.metrics.registry import Metrics
 from api.streaming.encoders import Encoder
-from api.transport.response_writer import Outlet
+from api.transport.response_writer import StreamWriter
 from eventstore.domain.errors import LaybyError
 from eventstore.support.timing import TIMING
 
@@ -34,11 +34,11 @@ Admits = Callable[[str | None], bool]
 """Whether what came in by a key (None: by none) may go on."""
 
 
-class Cut(Exception):
+class StreamClosed(Exception):
     """The client has gone, its key is no good any more, or the server stops: whatever was open here is over."""
 
 
-class Live:
+class OpenResponses:
     """Everything of one server that stays open."""
 
     def __init__(self, heartbeat_s: float = TIMING.heartbeat_s) -> None:
@@ -48,7 +48,7 @@ class Live:
 
     @asynccontextmanager
     async def held(self, principal: Principal, receive: Receive, beat: Beat | None = None) -> AsyncGenerator[None]:
-        """Run the body until it is done; raises `Cut` in place of its rest. `beat` is called every heartbeat.
+        """Run the body until it is done; raises `StreamClosed` in place of its rest. `beat` is called every heartbeat.
 
         A timeout that nobody has set yet is the means: it ends the body, and the body alone, from outside.
         """
@@ -62,7 +62,7 @@ class Live:
                 yield
         except TimeoutError:
             if scope.expired():
-                raise Cut from None
+                raise StreamClosed from None
             raise
         finally:
             self._forget(key_id, scope)
@@ -109,7 +109,7 @@ def _end(scope: asyncio.Timeout) -> None:
         scope.reschedule(asyncio.get_running_loop().time())
 
 
-class LiveResponse(Response):
+class StreamResponse(Response):
     """A stream. Its headers leave at once; a slow client holds up its own frames and nothing else.
 
     `frames` gives encoded pieces; when it ends, so does the stream. A stream that is cut just closes. Others may push
@@ -121,21 +121,21 @@ class LiveResponse(Response):
         principal: Principal,
         frames: AsyncGenerator[bytes],
         encoder: Encoder,
-        live: Live,
+        live: OpenResponses,
         metrics: Metrics,
-        outlet: Outlet | None = None,
+        outlet: StreamWriter | None = None,
     ) -> None:
         super().__init__(None, 200, STREAM_HEADERS, encoder.media_type)
         self.raw_headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
         self._principal: Principal = principal
         self._frames: AsyncGenerator[bytes] = frames
         self._encoder: Encoder = encoder
-        self._live: Live = live
+        self._live: OpenResponses = live
         self._metrics: Metrics = metrics
-        self._outlet: Outlet | None = outlet
+        self._outlet: StreamWriter | None = outlet
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        outlet = self._outlet or Outlet(scope)
+        outlet = self._outlet or StreamWriter(scope)
         async with aclosing(self._frames):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             outlet.open(send)
@@ -145,9 +145,9 @@ class LiveResponse(Response):
                 async with asyncio.timeout(FAREWELL_S):
                     await outlet.finish()
 
-    async def _pour(self, receive: Receive, outlet: Outlet) -> None:
+    async def _pour(self, receive: Receive, outlet: StreamWriter) -> None:
         """Send frame after frame, and heartbeats between them."""
-        with self._metrics.open_tails.track_inprogress(), contextlib.suppress(Cut):
+        with self._metrics.open_tails.track_inprogress(), contextlib.suppress(StreamClosed):
             async with self._live.held(self._principal, receive, lambda: outlet.beat(self._encoder.heartbeat)):
                 try:
                     async for piece in self._frames:

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from api.http import problems
 from api.transport.response_writer import HeadWithBody, offer_push
-from api.transport.slow_clients import Unread
+from api.transport.slow_clients import SlowClientWatch
 from api.transport.websocket_handshake import WISH, is_wish
 from eventstore.domain.errors import InvalidRequest, LaybyError, RequestTimeout
 from eventstore.domain.values import json_text
@@ -50,7 +50,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]  # as uvicorn has it
         super().connection_made(transport)
-        self._unread: Unread = Unread(self.loop, transport, self._abort)
+        self._unread: SlowClientWatch = SlowClientWatch(self.loop, transport, self._abort)
         self._idle()
 
     def _idle(self) -> None:

@@ -68,7 +68,7 @@ def _push(of: weakref.ref[RequestResponseCycle], piece: bytes) -> bool:
     return True
 
 
-class Outlet:
+class StreamWriter:
     """The body of an answer that stays open, which a writer, a heartbeat and whoever pushes share: none may come in the
     middle of the other."""
 

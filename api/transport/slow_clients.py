@@ -12,7 +12,7 @@ UNREAD_RATE: Final = 4 * 1024
 """Of what a client has not taken yet, and that is larger than its allowance, so many bytes a second must go."""
 
 
-class Unread:
+class SlowClientWatch:
     """Watches a connection from the moment that its client lags until it has caught up."""
 
     def __init__(

@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol
 from websockets.frames import Close, CloseCode
 
 from api.transport.http_protocol import PATIENCE_S, SLOWEST
-from api.transport.slow_clients import Unread
-from api.websocket.frames import Inbox
+from api.transport.slow_clients import SlowClientWatch
+from api.websocket.frames import FrameReader
 
 LOOK_EVERY_S: Final = 5.0
 SILENT_S: Final = 20.0
@@ -52,10 +52,10 @@ class Owner(Protocol):
 class WebSocket(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, inbox: Inbox, owner: Owner) -> None:
+    def __init__(self, inbox: FrameReader, owner: Owner) -> None:
         self.transport: asyncio.Transport
         self.lost: bool = False
-        self._inbox: Inbox = inbox
+        self._inbox: FrameReader = inbox
         self._owner: Owner = owner
         self._closed: bool = False
         self._reading: bool = True
@@ -72,7 +72,7 @@ class WebSocket(asyncio.Protocol):
         """See `Successor`."""
         self.transport = transport
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        self._unread: Unread = Unread(self._loop, transport, transport.abort, allowance=0)
+        self._unread: SlowClientWatch = SlowClientWatch(self._loop, transport, transport.abort, allowance=0)
         self._connections: set[Any] = connections
         self._connections.add(self)
         self._writable.set()

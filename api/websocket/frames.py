@@ -10,7 +10,7 @@ from starlette.types import Scope
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import Protocol, Side
 
-from api.http.body_budget import Budget
+from api.http.body_budget import BodyBudget
 from eventstore.domain.errors import Overloaded
 
 SLICE_BYTES: Final = 2 * 1024
@@ -21,13 +21,13 @@ _log: Final = logging.getLogger("layby.http.frames")
 _log.setLevel(logging.ERROR)  # the library logs each connection that is closed
 
 
-class Inbox:
+class FrameReader:
     """What one peer has sent, and has not been taken.
 
     Its bytes count in the budget; those of a message that was taken are the taker's to give back.
     """
 
-    def __init__(self, most: int, budget: Budget, scope: Scope) -> None:
+    def __init__(self, most: int, budget: BodyBudget, scope: Scope) -> None:
         """A message has at most `most` bytes. The budget holds them for the request of this `scope`."""
         self.messages: deque[bytes] = deque()
         self.pongs: list[bytes] = []
@@ -41,7 +41,7 @@ class Inbox:
         self._frames: Protocol = Protocol(Side.SERVER, max_size=most, logger=_log)
         self._raw: bytearray = bytearray()
         self._parts: bytearray = bytearray()
-        self._budget: Budget = budget
+        self._budget: BodyBudget = budget
         self._scope: Scope = scope
         self._passing: int = 0  # bytes of the message that is passed over
         self._passed: Scope = {}  # for which the budget holds them: the request may be over

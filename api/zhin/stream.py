@@ -18,7 +18,7 @@ from api.routes.session_stream import END
 from api.services import Services
 from api.streaming.chunks import gather
 from api.streaming.encoders import NDJSON_TYPE, Ndjson
-from api.streaming.open_responses import STREAM_HEADERS, LiveResponse
+from api.streaming.open_responses import STREAM_HEADERS, StreamResponse
 from api.zhin.answers import BASE, SESSION_HEADER, BadRequest, session_of
 from api.zhin.events import translate
 from eventstore.domain.errors import SessionDeleted, SessionNotFound
@@ -54,7 +54,7 @@ async def stream(services: Services, received: Received) -> Response:
     if received.request.method == "HEAD":
         await chunks.aclose()
         return Response(None, 200, STREAM_HEADERS, _LINES.media_type)
-    return LiveResponse(received.principal, _frames(first, chunks), _LINES, services.live, services.metrics)
+    return StreamResponse(received.principal, _frames(first, chunks), _LINES, services.live, services.metrics)
 
 
 async def _chunks(store: EventStore, tenant: str, name: str, start: int) -> AsyncGenerator[list[bytes]]:

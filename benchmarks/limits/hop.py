@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from redis.asyncio import Redis
 
 from benchmarks.stored import LINE
-from proofs.engines import RedisClient
+from proofs.engines import EngineClient
 
 SETTLING_S = 0.005
 """Before each hop, of every side: the reader waits by then."""
@@ -47,7 +47,7 @@ class Hop:
         await self._reader.aclose()
 
 
-def _client(engine_url: str) -> RedisClient:
+def _client(engine_url: str) -> EngineClient:
     return Redis.from_url(engine_url, protocol=2)  # pyright: ignore[reportUnknownMemberType]  # options without types
 
 

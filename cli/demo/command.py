@@ -14,14 +14,14 @@ from pathlib import Path
 
 import click
 
-from cli.common import Command, Trouble, current_timing, operator_errors, settings_from
+from cli.common import StrictCommand, Trouble, current_timing, operator_errors, settings_from
 from cli.demo.http import post
 from cli.demo.server import server
 from cli.demo.story import ASKED, Story, play
 from cli.demo.telling import INDENT, say
 
 
-@click.command(cls=Command)
+@click.command(cls=StrictCommand)
 @click.option("--auto", is_flag=True, help="Decide by itself after a moment, then end.")
 @click.option("--port", metavar="PORT", default="0", help="Port of the demo's server. Default: a free one")
 @click.option("--data-dir", metavar="DIRECTORY", help="Keep the data here. Default: a temporary directory")

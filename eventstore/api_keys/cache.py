@@ -23,7 +23,7 @@ _LOST = "lost"
 """In place of the version of a store that had keys, and has none any more."""
 
 
-class KeyringCopy:
+class KeyringCache:
     """`read` it once, then let it `run`."""
 
     def __init__(self, keyring: Keyring, clock: EngineClock, timing: Timing = TIMING) -> None:

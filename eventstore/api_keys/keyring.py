@@ -19,13 +19,13 @@ from eventstore.domain.api_keys import AccessKey
 from eventstore.domain.errors import StoreUnavailable
 from eventstore.domain.values import ids
 from eventstore.redis_client import scripts
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.durability import Confirmation
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import KEYRING
 
 READ = scripts.load("eventstore", "read_api_keys", writes=False)
-ENROL = scripts.load("eventstore", "create_api_key")
+CREATE = scripts.load("eventstore", "create_api_key")
 REVOKE = scripts.load("eventstore", "revoke_api_key", urgent=True)
 _ATTEMPTS = 8
 
@@ -39,7 +39,7 @@ class NoSuchKey(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class KeyringReading:
     """What the keyring was at a time of the engine's clock. `keys` is None if it is as it was known before."""
 
     now: int
@@ -55,18 +55,18 @@ class Reading:
 class Keyring:
     """Creates, lists and revokes keys."""
 
-    def __init__(self, connection: Connection, confirmation: Confirmation | None = None) -> None:
-        self._connection: Connection = connection
+    def __init__(self, connection: RedisClient, confirmation: Confirmation | None = None) -> None:
+        self._connection: RedisClient = connection
         self._confirmation: Confirmation | None = confirmation
         self.reached: str | None = None
         """The durability that the newest change has reached; None without `confirmation`."""
 
-    async def read(self, known: str = "") -> Reading:
+    async def read(self, known: str = "") -> KeyringReading:
         """All keys, or the news that they are still those of the version that is known. Raises `StoreUnavailable`."""
         clock, version, *fields = await self._connection.run(ScriptCall(READ, [KEYRING], [known]))
         if not fields and known:
-            return Reading(int(clock), known, None)
-        return Reading(int(clock), version.decode(), _keys(fields[0] if fields else []))
+            return KeyringReading(int(clock), known, None)
+        return KeyringReading(int(clock), version.decode(), _keys(fields[0] if fields else []))
 
     async def create(
         self, name: str, scopes: Iterable[str], tenant: str = api_keys.DEFAULT_TENANT, lives_ms: int | None = None
@@ -83,7 +83,7 @@ class Keyring:
         expires_at = None if lives_ms is None else now + lives_ms
         key = AccessKey(key_id, name, tenant, scopes, api_keys.digest(text), now, expires_at)
         holder, record = f"{key_id} {expires_at or 0}", key.record()
-        reply = await self._run(ScriptCall(ENROL, [KEYRING], [_named(key), holder, f"key:{key_id}", record, _word()]))
+        reply = await self._run(ScriptCall(CREATE, [KEYRING], [_named(key), holder, f"key:{key_id}", record, _word()]))
         if reply[0] != b"ok":
             raise NameTaken(name)
         return key, text

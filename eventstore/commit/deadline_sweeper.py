@@ -21,7 +21,7 @@ from eventstore.domain.commands import ExpireDue
 from eventstore.domain.draft import SYSTEM
 from eventstore.domain.errors import LaybyError, Missing, SessionDeleted
 from eventstore.redis_client import scripts
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.clock import Clocks, monotonic_ms
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import Keys, PartitionKeys, split_member
@@ -49,11 +49,11 @@ SLICE = 256
 AT_ONCE = 64
 
 
-class Sweeper(CommitListener):
+class DeadlineSweeper(CommitListener):
     """Expires calls and leases at their time, one session's at once."""
 
-    def __init__(self, connection: Connection, keys: Keys, clocks: Clocks, writer: Writer) -> None:
-        self._connection: Connection = connection
+    def __init__(self, connection: RedisClient, keys: Keys, clocks: Clocks, writer: Writer) -> None:
+        self._connection: RedisClient = connection
         self._keys: Keys = keys
         self._clocks: Clocks = clocks
         self._writer: Writer = writer

@@ -194,7 +194,7 @@ def delete_call(keys: SessionKeys, head: Head, feed_keep: int, token: str) -> Sc
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class LogPage:
     """Stored lines from `first` on (downwards if the read was descending), and the session as of the same moment.
     `before` and `hash` are the chain hashes of the event before the first line, and of the last line, where the read
     was ascending and there is one."""
@@ -227,9 +227,9 @@ def read_call(keys: SessionKeys, start: int, limit: int, max_bytes: int, *, desc
     return ScriptCall(READ, [keys.head, keys.events], [start, order, limit, max_bytes])
 
 
-def decode_page(reply: Sequence[Any]) -> Page:
+def decode_page(reply: Sequence[Any]) -> LogPage:
     now, revision, status, seq, due, first, before, last, *lines = reply
-    return Page(
+    return LogPage(
         int(now),
         (revision or b"").decode(),
         (status or b"").decode(),

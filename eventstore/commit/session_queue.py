@@ -17,7 +17,7 @@ CACHED_CHARACTERS = 1_000_000
 """What a cached head keeps of its calls at most; beyond that they are read again when they are needed."""
 
 
-class Lane:
+class SessionQueue:
     """The commands of one session. Only one batch of them is under way at a time."""
 
     def __init__(self, keys: SessionKeys, on_answer: Callable[[], None]) -> None:

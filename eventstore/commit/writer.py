@@ -21,13 +21,13 @@ from eventstore.commit.records import (
     load_call,
     lost,
 )
-from eventstore.commit.session_queue import Lane
+from eventstore.commit.session_queue import SessionQueue
 from eventstore.domain.commands import Actor, Command
 from eventstore.domain.draft import MissingRecords, Policy
 from eventstore.domain.errors import InternalError, LaybyError, Overloaded, SessionDeleted, SessionNotFound
 from eventstore.domain.values.ids import random_id
 from eventstore.redis_client.clock import Clocks, monotonic_ms
-from eventstore.redis_client.pipeline import Dispatcher
+from eventstore.redis_client.pipeline import ScriptPipeline
 from eventstore.redis_keys import Keys, SessionKeys
 
 log = logging.getLogger("layby.writer")
@@ -47,8 +47,8 @@ class Writer:
 
     def __init__(
         self,
-        reads: Dispatcher,
-        commits: Dispatcher,
+        reads: ScriptPipeline,
+        commits: ScriptPipeline,
         keys: Keys,
         clocks: Clocks,
         policy: Policy,
@@ -59,8 +59,8 @@ class Writer:
     ) -> None:
         """`listener` is notified of the commits. `feed_keep`: entries that the feed of a partition keeps.
         `max_pending`: commands that may wait."""
-        self._reads: Dispatcher = reads
-        self._commits: Dispatcher = commits
+        self._reads: ScriptPipeline = reads
+        self._commits: ScriptPipeline = commits
         self._keys: Keys = keys
         self._clocks: Clocks = clocks
         self._decider: Decider = Decider(policy)
@@ -68,7 +68,7 @@ class Writer:
         self._feed_keep: int = feed_keep
         self._max_pending: int = max_pending
         self._process: str = random_id("")[:8]
-        self._lanes: OrderedDict[tuple[str, str], Lane] = OrderedDict()
+        self._lanes: OrderedDict[tuple[str, str], SessionQueue] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: int = 0
         self._weight: int = 0
@@ -157,11 +157,11 @@ class Writer:
         await self.idle()
         await self._commits.close()
 
-    def _lane(self, tenant: str, session_id: str) -> Lane:
+    def _lane(self, tenant: str, session_id: str) -> SessionQueue:
         name = (tenant, session_id)
         lane = self._lanes.get(name)
         if lane is None:
-            lane = self._lanes[name] = Lane(self._keys.session(tenant, session_id), self._count_answer)
+            lane = self._lanes[name] = SessionQueue(self._keys.session(tenant, session_id), self._count_answer)
             self._forget_old()
         self._lanes.move_to_end(name)
         return lane
@@ -178,20 +178,20 @@ class Writer:
             del self._lanes[name]
             self._weight -= lane.counted
 
-    def _weigh(self, lane: Lane) -> None:
+    def _weigh(self, lane: SessionQueue) -> None:
         """Count what a lane remembers now, while it is running: it is not forgotten just then."""
         weight = lane.weight
         self._weight += weight - lane.counted
         lane.counted = weight
 
-    def _start(self, lane: Lane) -> None:
+    def _start(self, lane: SessionQueue) -> None:
         if not lane.running:
             lane.running = True
             task = asyncio.get_running_loop().create_task(self._drive(lane))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _drive(self, lane: Lane) -> None:
+    async def _drive(self, lane: SessionQueue) -> None:
         """Commit batch after batch until nothing waits."""
         try:
             while lane.queue:
@@ -202,7 +202,7 @@ class Writer:
             lane.running = False
             self._forget_old()
 
-    async def _one_batch(self, lane: Lane) -> None:
+    async def _one_batch(self, lane: SessionQueue) -> None:
         batch = list(lane.queue)
         try:
             began = monotonic_ms()
@@ -223,7 +223,7 @@ class Writer:
             for item in batch:
                 lane.refuse(item, error)
 
-    async def _attempt(self, lane: Lane, pending: list[Pending]) -> bool:
+    async def _attempt(self, lane: SessionQueue, pending: list[Pending]) -> bool:
         """Decide and commit once. True when those who were decided have their answers; else: again."""
         clock = self._clocks.of(lane.keys.partition.number)
         if lane.head is None or not clock.known:
@@ -252,7 +252,7 @@ class Writer:
         finally:
             self._listener.commit_ended(lane.keys)
 
-    async def _load(self, lane: Lane, pending: list[Pending], missing: Sequence[str]) -> bool:
+    async def _load(self, lane: SessionQueue, pending: list[Pending], missing: Sequence[str]) -> bool:
         """Read the head, the calls that are missing or named, and the retry records: all as of the same moment. True
         where head and calls are as they were remembered."""
         named = {name for name in map(_named, pending) if name}
@@ -270,7 +270,7 @@ class Writer:
             lane.replay(retries[field], record)
         return unchanged
 
-    async def _commit(self, lane: Lane, batch: Batch, took_ms: float) -> bool:
+    async def _commit(self, lane: SessionQueue, batch: Batch, took_ms: float) -> bool:
         """`took_ms`: how long the batch took to decide."""
         assert lane.head is not None
         commit = batch.commit(lane.keys, lane.head, self._process, lane.sums)
@@ -300,14 +300,14 @@ class Writer:
         lane.resolve(batch, reached if word == "ok" else "")
         return True
 
-    def _was_ours(self, lane: Lane, commit: Commit, reply: list[Any]) -> bool:
+    def _was_ours(self, lane: SessionQueue, commit: Commit, reply: list[Any]) -> bool:
         """Whether a commit that was refused had taken place before, its first answer lost on the way."""
         if len(reply) < 3:
             return False
         self._take_head(lane, decode_head(lane.keys.session_id, reply[2]))
         return lane.head is not None and lane.head.writers.get(self._process) == commit.revision
 
-    def _take_head(self, lane: Lane, head: Head) -> None:
+    def _take_head(self, lane: SessionQueue, head: Head) -> None:
         """What is stored counts, even where it is older than what this process has seen acknowledged."""
         if lane.head and lane.head.session.seq > head.session.seq and not head.deleted:
             self._listener.loss_suspected(lane.keys)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eventstore.commit.records import Page, decode_page
-from eventstore.feed.cursor import History
-from eventstore.feed.entries import Scan, decode_scan
-from eventstore.feed.reader import READ_LINES, FeedItem, Items, Reader
+from eventstore.commit.records import LogPage, decode_page
+from eventstore.feed.cursor import Backfill
+from eventstore.feed.entries import FeedScan, decode_scan
+from eventstore.feed.reader import READ_LINES, FeedItem, FeedReader, Items
 
 ENTRIES_AT_ONCE = 1_000
 
@@ -24,19 +24,19 @@ class _Log:
 
     session_id: str
     start: int
-    page: Page
+    page: LogPage
 
 
-async def begin(reader: Reader, number: int) -> bool:
+async def begin(reader: FeedReader, number: int) -> bool:
     """Begin the history of a partition: as of now, what is newer comes by its feed. False if there is no need to."""
     scan = (await reader.scan([number], 0))[0]
     if scan.begun:
         reader.position.move(number, scan.last)
-        reader.position.history = History(number)
+        reader.position.history = Backfill(number)
     return scan.begun
 
 
-async def tell(reader: Reader, history: History) -> Items:
+async def tell(reader: FeedReader, history: Backfill) -> Items:
     """Read some logs, then what is new in the feed. When no session is left, the position has no history any more."""
     number, position = history.partition, reader.position
     names = await reader.sessions(number, history.session_id, inclusive=history.seq > 0)
@@ -54,7 +54,7 @@ async def tell(reader: Reader, history: History) -> Items:
     position.move(number, scan.last)
 
 
-async def _read(reader: Reader, history: History, names: list[str]) -> tuple[list[_Log], Scan]:
+async def _read(reader: FeedReader, history: Backfill, names: list[str]) -> tuple[list[_Log], FeedScan]:
     """The logs first, the feed after them: so an event in a log is either as old as the position, or in sight here."""
     starts = [history.seq + 1 if name == history.session_id else 1 for name in names]
     reads = [reader.read_call(name, start, READ_LINES) for name, start in zip(names, starts, strict=True)]
@@ -65,7 +65,7 @@ async def _read(reader: Reader, history: History, names: list[str]) -> tuple[lis
     return logs, scan
 
 
-def _tell_logs(reader: Reader, number: int, logs: list[_Log], scan: Scan) -> list[FeedItem]:
+def _tell_logs(reader: FeedReader, number: int, logs: list[_Log], scan: FeedScan) -> list[FeedItem]:
     """The items of these logs as of the position, up to and including the first that must be read further."""
     new: dict[str, int] = {}
     for entry in scan.entries:
@@ -77,9 +77,9 @@ def _tell_logs(reader: Reader, number: int, logs: list[_Log], scan: Scan) -> lis
         known = new.get(log.session_id, log.page.last_seq + 1) - 1
         end = min(known, log.start + len(lines) - 1)
         for seq in range(log.start, end + 1):
-            reader.position.history = History(number, log.session_id, seq)
+            reader.position.history = Backfill(number, log.session_id, seq)
             items += reader.item(log.session_id, seq, lines[seq - log.start])
         if lines and end < known:
             break
-        reader.position.history = History(number, log.session_id)
+        reader.position.history = Backfill(number, log.session_id)
     return items

@@ -33,7 +33,7 @@ _BASE_BITS = 19
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class PartialEntry:
     """Of the last entry of this partition only the events up to `seq` were told."""
 
     partition: int
@@ -41,7 +41,7 @@ class Inside:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class Backfill:
     """Sessions of this partition are being told from their logs, in the order of their ids, as of its last entry:
     all those before this one, and of this one the events up to `seq` (0: this one too)."""
 
@@ -61,12 +61,12 @@ class Position:
         self,
         seal: Seal,
         ids: Sequence[EntryId],
-        inside: Inside | None = None,
-        history: History | None = None,
+        inside: PartialEntry | None = None,
+        history: Backfill | None = None,
     ) -> None:
         self.ids: list[EntryId] = list(ids)
-        self.inside: Inside | None = inside
-        self.history: History | None = history
+        self.inside: PartialEntry | None = inside
+        self.history: Backfill | None = history
         self._seal: Seal = seal
         self._base: int = _base(max((ms for ms, _ in self.ids), default=0))
         self._parts: list[bytes] = [_part(entry, self._base) for entry in self.ids]
@@ -80,7 +80,7 @@ class Position:
 
     def move(self, partition: int, entry: EntryId, seq: int | None = None) -> None:
         """This entry was consumed, or only its events up to `seq`."""
-        self.inside = None if seq is None else Inside(partition, seq)
+        self.inside = None if seq is None else PartialEntry(partition, seq)
         if self.ids[partition] == entry:
             return
         base = max(self._base, _base(entry[0]))
@@ -144,7 +144,7 @@ def _read(reader: Varints, seal: Seal, partitions: int) -> Position:
     ids = _read_vector(Varints(reader.take(size)), partitions)
     reader.take(_padding(size, partitions))
     flags = reader.byte()
-    inside = Inside(reader.number(), reader.number()) if flags & _INSIDE else None
+    inside = PartialEntry(reader.number(), reader.number()) if flags & _INSIDE else None
     history = _read_history(reader) if flags & _HISTORY else None
     halves = [half.partition for half in (inside, history) if half]
     if flags > (_INSIDE | _HISTORY) or not reader.at_end or (inside and not inside.seq):
@@ -174,12 +174,12 @@ def _read_part(reader: Varints, base: int) -> EntryId:
     return entry
 
 
-def _read_history(reader: Varints) -> History:
+def _read_history(reader: Varints) -> Backfill:
     partition, seq = reader.number(), reader.number()
     name = reader.take(reader.number()).decode(errors="replace")
     if not (SESSION_ID.fullmatch(name) or (not name and not seq)):
         raise GarbledCursor
-    return History(partition, name, seq)
+    return Backfill(partition, name, seq)
 
 
 def _base(newest: int) -> int:

@@ -20,7 +20,7 @@ from eventstore.commit.listener import CommitListener
 from eventstore.feed.cursor import EntryId
 from eventstore.feed.entries import entry_id, entry_text
 from eventstore.redis_client import scripts
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.scripts import Argument, ScriptCall
 from eventstore.redis_keys import DIVERGED, STORE, Keys, SessionKeys, member, split_member
 from eventstore.support.tasks import supervise
@@ -66,11 +66,11 @@ class Divergence:
     sessions: list[LostSession] = field(default_factory=list[LostSession])
 
 
-class Records:
+class DivergenceLog:
     """What is recorded in the store of what it has lost."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection: Connection = connection
+    def __init__(self, connection: RedisClient) -> None:
+        self._connection: RedisClient = connection
 
     async def all(self) -> list[Divergence]:
         """Everything that nobody has acknowledged, by partition. Raises `StoreUnavailable`."""
@@ -157,19 +157,19 @@ class _Gone:
     loss: Divergence
 
 
-class Watch(CommitListener):
+class DivergenceMonitor(CommitListener):
     """What one process remembers, and looks for in the store."""
 
     def __init__(
-        self, connection: Connection, keys: Keys, constants: Mapping[str, Argument], notifier: CommitListener
+        self, connection: RedisClient, keys: Keys, constants: Mapping[str, Argument], notifier: CommitListener
     ) -> None:
         """`constants` are fields of `layby:store` that never change, and are put back where they are lost too.
         `notifier` is notified of each loss that is found."""
         self._constants: Mapping[str, Argument] = constants
         self._notifier: CommitListener = notifier
-        self._connection: Connection = connection
+        self._connection: RedisClient = connection
         self._keys: Keys = keys
-        self._records: Records = Records(connection)
+        self._records: DivergenceLog = DivergenceLog(connection)
         self._entries: dict[int, list[_Entry]] = {}
         self._most: int = min(REMEMBERED, REMEMBERED_IN_ALL // keys.partitions)
         self._fresh: set[int] = set()

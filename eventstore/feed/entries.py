@@ -15,7 +15,7 @@ FEED = scripts.load("eventstore", "read_feed", writes=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FeedEntry:
     """One commit of a session, or (without events) its deletion."""
 
     id: EntryId
@@ -30,7 +30,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class FeedScan:
     """The entries of one tenant in a stretch of a feed. `last` is the last entry looked at, anybody's. `begun` means:
     nothing of the feed was consumed yet, and its first entries are no longer kept; `last` is then the newest. `other`
     means: the feed has another past than its reader; `last` is then the newest entry that may be of both. `old` means:
@@ -38,7 +38,7 @@ class Scan:
 
     last: EntryId = NONE
     more: bool = False
-    entries: list[Entry] = field(default_factory=list[Entry])
+    entries: list[FeedEntry] = field(default_factory=list[FeedEntry])
     begun: bool = False
     other: bool = False
     old: bool = False
@@ -49,17 +49,17 @@ def scan_call(partition: PartitionKeys, after: EntryId, tenant: str, limit: int,
     return ScriptCall(FEED, [partition.feed], [entry_text(after), tenant, limit, "1" if again else ""])
 
 
-def decode_scan(reply: Sequence[Any]) -> Scan:
+def decode_scan(reply: Sequence[Any]) -> FeedScan:
     """What the script has found."""
     match reply[0]:
         case b"ok":
-            return Scan(entry_id(reply[1]), reply[2] == b"1", [_entry(*entry) for entry in reply[3:]])
+            return FeedScan(entry_id(reply[1]), reply[2] == b"1", [_entry(*entry) for entry in reply[3:]])
         case b"begun":
-            return Scan(entry_id(reply[1]), begun=True)
+            return FeedScan(entry_id(reply[1]), begun=True)
         case b"other":
-            return Scan(entry_id(reply[1]), other=True)
+            return FeedScan(entry_id(reply[1]), other=True)
         case _:
-            return Scan(old=True)
+            return FeedScan(old=True)
 
 
 def newest_command(partition: PartitionKeys) -> Sequence[Argument]:
@@ -86,5 +86,5 @@ def entry_text(entry: EntryId) -> str:
     return f"{entry[0]}-{entry[1]}"
 
 
-def _entry(found: bytes, session: bytes, first: bytes = b"0", last: bytes = b"0", types: bytes = b"") -> Entry:
-    return Entry(entry_id(found), session.decode(), int(first), int(last), types.decode())
+def _entry(found: bytes, session: bytes, first: bytes = b"0", last: bytes = b"0", types: bytes = b"") -> FeedEntry:
+    return FeedEntry(entry_id(found), session.decode(), int(first), int(last), types.decode())

@@ -14,8 +14,8 @@ from itertools import takewhile
 from eventstore.commit.listener import CommitListener
 from eventstore.feed import backfill
 from eventstore.feed.cursor import EntryId, Position
-from eventstore.feed.entries import Scan
-from eventstore.feed.reader import Items, Reader
+from eventstore.feed.entries import FeedScan
+from eventstore.feed.reader import FeedReader, Items
 from eventstore.support.tasks import heed_cancellation
 
 PARTITIONS_AT_ONCE = 16
@@ -23,7 +23,7 @@ ENTRIES_AT_ONCE = 64
 CHECKED_AT_ONCE = 256
 
 
-class Board(CommitListener):
+class PartitionChanges(CommitListener):
     """News for all followers of a process, put up once whatever their number. A follower that is busy reads it when it
     is done; one that waits is woken."""
 
@@ -44,12 +44,12 @@ class Board(CommitListener):
         return list(takewhile(lambda partition: self._changed[partition] > count, reversed(self._changed)))
 
 
-class Follower:
+class FeedFollower:
     """Asked for one round after another; `wait` in between."""
 
-    def __init__(self, reader: Reader, board: Board) -> None:
-        self._reader: Reader = reader
-        self._board: Board = board
+    def __init__(self, reader: FeedReader, board: PartitionChanges) -> None:
+        self._reader: FeedReader = reader
+        self._board: PartitionChanges = board
         self._read: int = board.count
         self._news: dict[int, None] = {}
         self._begun: dict[int, None] = {}  # partitions that wait until their history is told
@@ -88,7 +88,7 @@ class Follower:
         """Find out where there is something to look at; `ends` are the newest entries of all partitions, read after
         the follower was made. Raises `CursorTooOld`, `Diverged`, `StoreUnavailable`."""
         numbers = [number for number, end in enumerate(ends) if self.position.ids[number] != end]
-        scans = dict[int, Scan]()
+        scans = dict[int, FeedScan]()
         for start in range(0, len(numbers), CHECKED_AT_ONCE):
             some = numbers[start : start + CHECKED_AT_ONCE]
             scans.update(zip(some, await self._reader.look(some, 0), strict=True))

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eventstore.commit.records import Page, decode_page, read_call
+from eventstore.commit.records import LogPage, decode_page, read_call
 from eventstore.domain.errors import CursorTooOld, Diverged
 from eventstore.domain.events import line_type
 from eventstore.feed.cursor import EntryId, Position
-from eventstore.feed.divergence import Divergence, Records, earlier
-from eventstore.feed.entries import Entry, Scan, decode_scan, scan_call, sessions_command
-from eventstore.redis_client.client import Connection
+from eventstore.feed.divergence import Divergence, DivergenceLog, earlier
+from eventstore.feed.entries import FeedEntry, FeedScan, decode_scan, scan_call, sessions_command
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import Keys, split_member
 
@@ -43,7 +43,7 @@ class FeedItem:
 
 
 Items = AsyncIterator[list[FeedItem]]
-_Named = tuple[int, Entry]
+_Named = tuple[int, FeedEntry]
 """An entry with the number of its partition."""
 
 
@@ -54,30 +54,30 @@ class _Range:
     session_id: str
     first: int
     last: int
-    page: Page | None = None
+    page: LogPage | None = None
 
-    def lines(self, entry: Entry) -> list[bytes]:
+    def lines(self, entry: FeedEntry) -> list[bytes]:
         """What was read of this entry's events."""
         if self.page is None:
             return []
         at = entry.first - self.first
         return self.page.lines[at : at + entry.last - entry.first + 1]
 
-    def goes_on(self, entry: Entry) -> bool:
+    def goes_on(self, entry: FeedEntry) -> bool:
         """Whether the log holds all of the entry, however much of it was read."""
         return self.page is not None and self.page.last_seq >= entry.last
 
 
-class Reader:
+class FeedReader:
     """Reads for one follower. Never holds more than a few reads of bounded size."""
 
     def __init__(
-        self, connection: Connection, keys: Keys, tenant: str, position: Position, wanted: Wanted | None
+        self, connection: RedisClient, keys: Keys, tenant: str, position: Position, wanted: Wanted | None
     ) -> None:
         self.position: Position = position
         self.keys: Keys = keys
-        self._connection: Connection = connection
-        self._records: Records = Records(connection)
+        self._connection: RedisClient = connection
+        self._records: DivergenceLog = DivergenceLog(connection)
         self._tenant: str = tenant
         self._wanted: Wanted | None = wanted
 
@@ -139,7 +139,7 @@ class Reader:
             return []
         return [FeedItem(session_id, self.position.text(), seq, line)]
 
-    def _wants(self, entry: Entry) -> bool:
+    def _wants(self, entry: FeedEntry) -> bool:
         return self._wanted is None or any(map(self._wanted, entry.types.split(" ")))
 
     def read_call(self, session_id: str, start: int, limit: int) -> ScriptCall:
@@ -152,18 +152,18 @@ class Reader:
         partition = self.keys.partition(number)
         return scan_call(partition, self.position.ids[number], self._tenant, limit, again=again)
 
-    async def scan(self, numbers: Sequence[int], limit: int, *, again: bool = False) -> list[Scan]:
+    async def scan(self, numbers: Sequence[int], limit: int, *, again: bool = False) -> list[FeedScan]:
         """What comes next in these partitions. Raises `CursorTooOld` and `Diverged`."""
         scans = await self.look(numbers, limit, again=again)
         await self.refuse(dict(zip(numbers, scans, strict=True)))
         return scans
 
-    async def look(self, numbers: Sequence[int], limit: int, *, again: bool = False) -> list[Scan]:
+    async def look(self, numbers: Sequence[int], limit: int, *, again: bool = False) -> list[FeedScan]:
         """The same, whether it is possible to go on from there or not."""
         calls = [self.scan_call(number, limit, again=again) for number in numbers]
         return [decode_scan(reply) for reply in await self.run(calls)]
 
-    async def refuse(self, scans: Mapping[int, Scan]) -> None:
+    async def refuse(self, scans: Mapping[int, FeedScan]) -> None:
         """Raises `Diverged`, `CursorTooOld` where it is not possible to go on from the position."""
         if others := {number: scan.last for number, scan in scans.items() if scan.other}:
             raise await self._diverged(others)

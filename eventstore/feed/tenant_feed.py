@@ -16,10 +16,10 @@ from eventstore.domain.errors import Diverged, InvalidRequest
 from eventstore.feed.cursor import NONE, EntryId, GarbledCursor, Position, parse
 from eventstore.feed.cursor_seal import Seal
 from eventstore.feed.entries import entry_id, newest_command
-from eventstore.feed.follower import Board, Follower
-from eventstore.feed.reader import FeedItem, Items, Reader, Wanted
+from eventstore.feed.follower import FeedFollower, PartitionChanges
+from eventstore.feed.reader import FeedItem, FeedReader, Items, Wanted
 from eventstore.log.notifications import CommitNotifier
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_keys import Keys
 from eventstore.support.tasks import SingleFlight, supervise
 
@@ -35,14 +35,14 @@ POLL_S = 15.0
 class Feed:
     """The feed of one store. Followers hold no connection while they wait."""
 
-    def __init__(self, connection: Connection, keys: Keys, notifier: CommitNotifier, secret: bytes) -> None:
+    def __init__(self, connection: RedisClient, keys: Keys, notifier: CommitNotifier, secret: bytes) -> None:
         """`secret` seals the cursors."""
-        self._connection: Connection = connection
+        self._connection: RedisClient = connection
         self._keys: Keys = keys
         self._secret: bytes = secret
         self._notifier: CommitNotifier = notifier
-        self._followers: set[Follower] = set()
-        self._board: Board = Board()
+        self._followers: set[FeedFollower] = set()
+        self._board: PartitionChanges = PartitionChanges()
         self._poller: asyncio.Task[None] | None = None
         self._ends: SingleFlight[None, list[EntryId]] = SingleFlight()
         notifier.add(self._board)
@@ -55,7 +55,7 @@ class Feed:
         Raises `InvalidRequest` for a garbled cursor, `CursorTooOld`, `Diverged`, and `StoreUnavailable`.
         """
         position = self._position(tenant, cursor)
-        follower = Follower(Reader(self._connection, self._keys, tenant, position, wanted), self._board)
+        follower = FeedFollower(FeedReader(self._connection, self._keys, tenant, position, wanted), self._board)
         with self._listening(follower):  # listen first, then look: what is committed in between is news
             ends = await asyncio.shield(self._ends.join_next(None, self._newest))
             if cursor == NOW:
@@ -85,7 +85,7 @@ class Feed:
         return [entry_id(reply[0][0]) if reply else NONE for reply in await self._connection.commands(commands)]
 
     @contextmanager
-    def _listening(self, follower: Follower) -> Generator[None]:
+    def _listening(self, follower: FeedFollower) -> Generator[None]:
         self._followers.add(follower)
         if self._poller is None:
             self._poller = asyncio.create_task(self._poll())

@@ -44,7 +44,7 @@ Deliver = Callable[[Chunk], bool]
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class ReadPosition:
     """Where a reader stands: the number that it wants next, and the chain hash before it ("" = whatever there is)."""
 
     seq: int
@@ -56,7 +56,7 @@ class Place:
         self.seq, self.hash = chunk.next_from, chunk.hash
 
 
-class Topic:
+class FollowedSession:
     """What this process knows of a session that somebody follows. `recent` holds the newest lines, each chained to the
     one before; `version` counts the times when all that is known here came into doubt."""
 
@@ -72,8 +72,8 @@ class Topic:
         self._shared: dict[tuple[int, str], Chunk] = {}  # the newest lines from a place on, for all who stand there
         self._before: str = ""  # the hash before the first of them, once it is known
         self._recent_bytes: int = 0
-        self._waiting: dict[Place, asyncio.Future[None]] = {}
-        self._due: deque[Place] = deque()  # of those that wait, who has to hear
+        self._waiting: dict[ReadPosition, asyncio.Future[None]] = {}
+        self._due: deque[ReadPosition] = deque()  # of those that wait, who has to hear
 
     def heard(self, seq: int) -> None:
         """There are events up to this one."""
@@ -142,7 +142,7 @@ class Topic:
         if self._due:
             asyncio.get_running_loop().call_soon(self._tell)
 
-    def _delivered(self, place: Place) -> bool:
+    def _delivered(self, place: ReadPosition) -> bool:
         if place.deliver is None or self.ended or not (chunk := self.handed_over(place)):
             return False
         try:
@@ -181,7 +181,7 @@ class Topic:
         """The lines from this number on, or none; see `has`."""
         return list(self.recent)[seq - self.recent[0].seq :] if self.has(seq, hash_) else []
 
-    def handed_over(self, place: Place) -> Chunk | None:
+    def handed_over(self, place: ReadPosition) -> Chunk | None:
         """The newest lines, where they are at hand: the same chunk for all who stand at the same place."""
         at = place.seq, place.hash
         if (chunk := self._shared.get(at)) is None and (lines := self.lines_from(*at)):
@@ -197,7 +197,7 @@ class Topic:
             self._before = guess
         return self._before
 
-    async def changed(self, place: Place, timeout_s: float) -> None:
+    async def changed(self, place: ReadPosition, timeout_s: float) -> None:
         """Wait until there are news that this reader has to ask for, or for so long."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[place] = future

@@ -16,7 +16,7 @@ from redis import exceptions as redis_errors
 from eventstore.commit.records import DELETED
 from eventstore.domain.events import GENESIS, chain
 from eventstore.domain.values import json_text
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_keys import Keys, SessionKeys, member, split_member
 
 PAGE_BYTES = 1024 * 1024
@@ -86,8 +86,8 @@ class _Known:
 class Verifier:
     """Verifies the sessions of one store."""
 
-    def __init__(self, connection: Connection, keys: Keys) -> None:
-        self._connection: Connection = connection
+    def __init__(self, connection: RedisClient, keys: Keys) -> None:
+        self._connection: RedisClient = connection
         self._keys: Keys = keys
 
     async def count(self, tenant: str) -> int:

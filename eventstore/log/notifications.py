@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from eventstore.commit.listener import CommitListener
 from eventstore.commit.records import Head, Line
-from eventstore.log.followed_session import Topic
+from eventstore.log.followed_session import FollowedSession
 from eventstore.redis_keys import Keys, SessionKeys
 
 
@@ -21,7 +21,7 @@ class CommitNotifier(CommitListener):
 
     def __init__(self, keys: Keys) -> None:
         self._keys: Keys = keys
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, FollowedSession] = {}
         self._listeners: list[CommitListener] = []
 
     def add(self, listener: CommitListener) -> None:
@@ -34,9 +34,9 @@ class CommitNotifier(CommitListener):
             self._listeners.remove(listener)
 
     @contextmanager
-    def follow(self, keys: SessionKeys) -> Generator[Topic]:
+    def follow(self, keys: SessionKeys) -> Generator[FollowedSession]:
         """Follow a session. Begin to follow first and read then: a commit in between wakes the reader."""
-        topic = self._topics.setdefault(keys.member, Topic())
+        topic = self._topics.setdefault(keys.member, FollowedSession())
         topic.readers += 1
         try:
             yield topic

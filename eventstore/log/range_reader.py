@@ -16,15 +16,15 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from eventstore.domain.errors import LaybyError
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.node import Node
 from eventstore.redis_keys import SessionKeys
 
 FIRST_LINES = 128
 """What a reader begins with, by the script: they tell how long lines are, and whether there are more."""
-STRETCH_LINES = 256
+RANGE_LINES = 256
 """Were each of them as long as an event may be, they would be what two pipelines of pages may bring."""
-STRETCH_BYTES = 128 * 1024
+RANGE_BYTES = 128 * 1024
 """What is kept of a stretch; but always one line."""
 LEAST_LINES = 16
 """Of fewer lines, or of lines so long that fewer fit, a page is as good."""
@@ -34,7 +34,7 @@ _RANGE = b"XRANGE"
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class LineRange:
     """Consecutive lines, and the chain hash of the last one."""
 
     lines: list[bytes]
@@ -47,18 +47,18 @@ def fitting(before: Sequence[bytes], left: int) -> int:
     if left < LEAST_LINES or not before:
         return 0
     longest = max(1, *map(len, before))
-    count = min(STRETCH_LINES, left, STRETCH_BYTES // longest)
+    count = min(RANGE_LINES, left, RANGE_BYTES // longest)
     return count if count >= LEAST_LINES else 0
 
 
-class Stretches:
+class RangeReader:
     """Reads stretches: one at a time of each engine, since lines may turn out longer than those before them."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection: Connection = connection
+    def __init__(self, connection: RedisClient) -> None:
+        self._connection: RedisClient = connection
         self._turns: WeakKeyDictionary[Node, asyncio.Lock] = WeakKeyDictionary()
 
-    async def read(self, keys: SessionKeys, seq: int, hash_: str, count: int) -> Stretch | None:
+    async def read(self, keys: SessionKeys, seq: int, hash_: str, count: int) -> LineRange | None:
         """So many lines, by bytes fewer, from this number on, which follow on the event with this hash. None where the
         store does not answer, or has anything else there."""
         node = self._connection.topology.node(keys.events)
@@ -67,13 +67,13 @@ class Stretches:
                 return None
             command = (_RANGE, keys.events, f"{seq - 1}-0", "+", "COUNT", count + 1)
             try:
-                return decode_stretch(await self._connection.command(*command), seq, hash_, count)
+                return decode_range(await self._connection.command(*command), seq, hash_, count)
             except LaybyError:
                 return None
 
 
-def decode_stretch(entries: Sequence[Any], seq: int, hash_: str, count: int) -> Stretch | None:
-    """The reply to a range that begins with the event before the stretch; see `Stretches.read`."""
+def decode_range(entries: Sequence[Any], seq: int, hash_: str, count: int) -> LineRange | None:
+    """The reply to a range that begins with the event before the stretch; see `RangeReader.read`."""
     numbers = range(seq - 1, seq + count)
     if list(map(_ENTRY_ID, entries)) != list(map(b"%d-0".__mod__, numbers)) or _hash(entries[0]) != hash_.encode():
         return None
@@ -81,7 +81,7 @@ def decode_stretch(entries: Sequence[Any], seq: int, hash_: str, count: int) -> 
     del lines[0]
     kept = _fitted(lines)
     del lines[kept:]
-    return Stretch(lines, _hash(entries[kept]).decode(errors="replace"))
+    return LineRange(lines, _hash(entries[kept]).decode(errors="replace"))
 
 
 def _hash(entry: Any) -> bytes:
@@ -91,9 +91,9 @@ def _hash(entry: Any) -> bytes:
 
 def _fitted(lines: list[bytes]) -> int:
     """How many of these are kept."""
-    if sum(map(len, lines)) <= STRETCH_BYTES:
+    if sum(map(len, lines)) <= RANGE_BYTES:
         return len(lines)
-    room = STRETCH_BYTES - len(lines[0])
+    room = RANGE_BYTES - len(lines[0])
     for number, line in enumerate(lines[1:], 1):
         room -= len(line)
         if room < 0:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from eventstore.commit.records import (
     Head,
     Loaded,
-    Page,
+    LogPage,
     decode_loaded,
     decode_page,
     load_call,
@@ -20,24 +20,24 @@ from eventstore.domain.call import Call
 from eventstore.domain.commands import ExpireDue
 from eventstore.domain.draft import SYSTEM
 from eventstore.domain.errors import CallNotFound, InvalidSnapshot
-from eventstore.log.range_reader import Stretches, fitting
+from eventstore.log.range_reader import RangeReader, fitting
 from eventstore.redis_client.clock import Clocks
-from eventstore.redis_client.pipeline import Dispatcher
+from eventstore.redis_client.pipeline import ScriptPipeline
 from eventstore.redis_keys import SessionKeys
 
 PAGE_BYTES = 1024 * 1024
 
 
-class Log:
+class LogReader:
     """What is stored of a session, as of now."""
 
-    def __init__(self, reads: Dispatcher, stretches: Stretches, clocks: Clocks, writer: Writer) -> None:
-        self._reads: Dispatcher = reads
-        self._stretches: Stretches = stretches
+    def __init__(self, reads: ScriptPipeline, stretches: RangeReader, clocks: Clocks, writer: Writer) -> None:
+        self._reads: ScriptPipeline = reads
+        self._stretches: RangeReader = stretches
         self._clocks: Clocks = clocks
         self._writer: Writer = writer
 
-    async def page(self, keys: SessionKeys, start: int, limit: int, *, descending: bool = False) -> Page:
+    async def page(self, keys: SessionKeys, start: int, limit: int, *, descending: bool = False) -> LogPage:
         """Lines from `start` on (0 the end, negative from the end), by count and bytes, never less than one if there
         is one. Raises `SessionNotFound`, `SessionDeleted`, `StoreUnavailable`."""
         page = await self.raw_page(keys, start, limit, descending=descending)
@@ -47,7 +47,7 @@ class Log:
         refuse_absent(page.revision)
         return page
 
-    async def raw_page(self, keys: SessionKeys, start: int, limit: int, *, descending: bool = False) -> Page:
+    async def raw_page(self, keys: SessionKeys, start: int, limit: int, *, descending: bool = False) -> LogPage:
         """The same as it stands, whether the session exists or not. Raises `StoreUnavailable`, also for a lost log."""
         reply = await self._reads.reply(read_call(keys, start, limit, PAGE_BYTES, descending=descending))
         page = decode_page(reply)
@@ -56,7 +56,7 @@ class Log:
             raise lost(keys, page.first)
         return page
 
-    async def page_after(self, keys: SessionKeys, page: Page, limit: int) -> Page:
+    async def page_after(self, keys: SessionKeys, page: LogPage, limit: int) -> LogPage:
         """The lines that follow on an ascending page. Of a long history they come without what is known of the session,
         which is then told as that page has it. Raises as `page` does."""
         seq = page.first + len(page.lines)

@@ -16,8 +16,8 @@ from redis import exceptions as redis_errors
 
 from eventstore.domain.errors import StoreUnavailable
 from eventstore.log.notifications import CommitNotifier
-from eventstore.redis_client.client import Connection
-from eventstore.redis_client.connections import Link, WithoutTimers
+from eventstore.redis_client.client import RedisClient
+from eventstore.redis_client.connections import TrackedConnection, WithoutTimers
 from eventstore.redis_client.node import Node
 from eventstore.redis_client.retries import pauses
 from eventstore.redis_client.round_trip import Packed, pack
@@ -38,8 +38,8 @@ _Share = tuple[frozenset[bytes], asyncio.Task[None]]
 class Subscriber:
     """Subscribes to the commits of every partition and to markers that the engines let expire."""
 
-    def __init__(self, connection: Connection, keys: Keys, notifier: CommitNotifier) -> None:
-        self._connection: Connection = connection
+    def __init__(self, connection: RedisClient, keys: Keys, notifier: CommitNotifier) -> None:
+        self._connection: RedisClient = connection
         self._notifier: CommitNotifier = notifier
         self._channels: dict[bytes, int] = {p.wake.encode(): p.number for p in keys.all_partitions()}
         self._shares: dict[Node, _Share] = {}
@@ -106,7 +106,7 @@ class Subscriber:
     async def _messages(self, node: Node, share: frozenset[bytes]) -> AsyncGenerator[list[Any], None]:
         """What comes in. Raises once the connection is gone, or silent too long, or a channel is elsewhere."""
         pool: Any = node.client.connection_pool
-        connection: Link = await pool.get_connection()
+        connection: TrackedConnection = await pool.get_connection()
         pulse = _Pulse(connection)
         beating = asyncio.create_task(pulse.watch())
         try:
@@ -150,8 +150,8 @@ class Subscriber:
 class _Pulse:
     """Tells whether a connection is alive on which little may come. One timer for all that comes, not for each."""
 
-    def __init__(self, connection: Link) -> None:
-        self._connection: Link = connection
+    def __init__(self, connection: TrackedConnection) -> None:
+        self._connection: TrackedConnection = connection
         self.heard: bool = True
 
     async def watch(self) -> None:

@@ -10,12 +10,12 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 
-from eventstore.commit.records import Page
+from eventstore.commit.records import LogPage
 from eventstore.domain.errors import Diverged, StoreUnavailable
-from eventstore.log.followed_session import Chunk, Deliver, Place, Topic
+from eventstore.log.followed_session import Chunk, Deliver, FollowedSession, ReadPosition
 from eventstore.log.notifications import CommitNotifier
-from eventstore.log.range_reader import FIRST_LINES, Stretches, fitting
-from eventstore.log.reader import Log
+from eventstore.log.range_reader import FIRST_LINES, RangeReader, fitting
+from eventstore.log.reader import LogReader
 from eventstore.redis_client.retries import pauses
 from eventstore.redis_keys import SessionKeys
 from eventstore.support.tasks import SingleFlight
@@ -33,11 +33,11 @@ Ahead = asyncio.Task[Chunk | None]
 class Tails:
     """Follows sessions. Readers of the same session share what they fetch."""
 
-    def __init__(self, log: Log, notifier: CommitNotifier, stretches: Stretches) -> None:
-        self._log: Log = log
+    def __init__(self, log: LogReader, notifier: CommitNotifier, stretches: RangeReader) -> None:
+        self._log: LogReader = log
         self._notifier: CommitNotifier = notifier
-        self._stretches: Stretches = stretches
-        self._fetching: SingleFlight[tuple[str, int, int, int], Page] = SingleFlight()
+        self._stretches: RangeReader = stretches
+        self._fetching: SingleFlight[tuple[str, int, int, int], LogPage] = SingleFlight()
         self._ahead: SingleFlight[tuple[str, int, str], Chunk | None] = SingleFlight()
 
     async def follow(self, keys: SessionKeys, start: int, deliver: Deliver | None = None) -> AsyncIterator[Chunk]:
@@ -52,7 +52,7 @@ class Tails:
             seen, known = topic.version, topic.last_seq
             page = await self._first(keys, topic, start)
             topic.learned(page.last_seq, known, ended=page.ended)
-            chunk, place = _chunk(page, page.first), Place(page.first, deliver=deliver)
+            chunk, place = _chunk(page, page.first), ReadPosition(page.first, deliver=deliver)
             while True:
                 place.move(chunk)
                 ahead = self._read_ahead(keys, topic, place, chunk)
@@ -63,7 +63,7 @@ class Tails:
                     following, seen = await self._next(keys, topic, place, seen)
                 chunk = following
 
-    async def _first(self, keys: SessionKeys, topic: Topic, start: int) -> Page:
+    async def _first(self, keys: SessionKeys, topic: FollowedSession, start: int) -> LogPage:
         """Shared with others where it does no harm that the answer may be a little older than the question: news of
         what it lacks will come. It must not be told that way that nothing will come, or that something is overdue."""
         if start > 0:
@@ -72,7 +72,7 @@ class Tails:
                 return page
         return await self._log.page(keys, start, FIRST_LINES)
 
-    def _read_ahead(self, keys: SessionKeys, topic: Topic, place: Place, chunk: Chunk) -> Ahead | None:
+    def _read_ahead(self, keys: SessionKeys, topic: FollowedSession, place: ReadPosition, chunk: Chunk) -> Ahead | None:
         """Begin to read what follows on this chunk, while it is sent, where that is a stretch of a long history. Shared
         with whoever wants the same meanwhile."""
         count = fitting(chunk.lines, topic.last_seq - chunk.next_from + 1)
@@ -85,7 +85,9 @@ class Tails:
         stretch = await self._stretches.read(keys, seq, hash_, count)
         return Chunk(seq, stretch.lines, hash=stretch.hash, encoded={}) if stretch else None
 
-    async def _next(self, keys: SessionKeys, topic: Topic, place: Place, seen: int) -> tuple[Chunk, int]:
+    async def _next(
+        self, keys: SessionKeys, topic: FollowedSession, place: ReadPosition, seen: int
+    ) -> tuple[Chunk, int]:
         """The next chunk that holds something, and the state of the topic that was seen before it was read."""
         while True:
             if chunk := topic.handed_over(place):
@@ -103,7 +105,7 @@ class Tails:
                 return chunk, seen
             place.hash = page.before
 
-    def _check(self, keys: SessionKeys, page: Page, hash_: str) -> None:
+    def _check(self, keys: SessionKeys, page: LogPage, hash_: str) -> None:
         """Raises `Diverged` where the event before the page is another one than its reader has seen."""
         if not hash_ or page.deleted or page.before == hash_:
             return
@@ -114,7 +116,7 @@ class Tails:
             last_seq=page.last_seq,
         )
 
-    async def _look(self, keys: SessionKeys, topic: Topic, seq: int) -> Page:
+    async def _look(self, keys: SessionKeys, topic: FollowedSession, seq: int) -> LogPage:
         """`_fetch`, for a reader under way. After an outage the news that wakes it may come while others are still
         finding out that the store is back: so it is not cut at once."""
         give_up, waits = asyncio.get_running_loop().time() + PATIENCE_S, pauses()
@@ -126,14 +128,14 @@ class Tails:
                     raise
             await asyncio.sleep(next(waits))
 
-    async def _fetch(self, keys: SessionKeys, topic: Topic, seq: int, most: int) -> Page:
+    async def _fetch(self, keys: SessionKeys, topic: FollowedSession, seq: int, most: int) -> LogPage:
         """Read from the store; whoever wants the same and has heard the same shares it: an answer may be older than
         what was heard since it was asked for."""
         name = (keys.member, seq, topic.version, topic.last_seq)
         return await asyncio.shield(self._fetching.join(name, lambda: self._log.raw_page(keys, seq, most)))
 
 
-def _chunk(page: Page, seq: int) -> Chunk:
+def _chunk(page: LogPage, seq: int) -> Chunk:
     if page.deleted:
         return Chunk(seq, [], "deleted")
     caught_up = seq + len(page.lines) > page.last_seq

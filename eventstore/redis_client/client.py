@@ -16,18 +16,18 @@ from eventstore.redis_client.cluster import Cluster
 from eventstore.redis_client.node import MAX_CONNECTIONS, Node, Request, connect
 from eventstore.redis_client.retries import Sender
 from eventstore.redis_client.scripts import Argument, ScriptCall
-from eventstore.redis_client.sentinel import Watched
-from eventstore.redis_client.topology import Fixed, Topology
+from eventstore.redis_client.sentinel import SentinelTopology
+from eventstore.redis_client.topology import SingleNode, Topology
 from eventstore.redis_client.url import Address, parse
 from eventstore.support.tasks import heed_cancellation
 from eventstore.support.timing import TIMING, Timing
 
-__all__ = ["MAX_CONNECTIONS", "Connection", "Request"]
+__all__ = ["MAX_CONNECTIONS", "RedisClient", "Request"]
 
 _T = TypeVar("_T")
 
 
-class Connection:
+class RedisClient:
     """Pools of connections to the engines of one store, shared by everything in this process."""
 
     def __init__(self, url: str, *, topology: Topology | None = None, timing: Timing = TIMING) -> None:
@@ -55,15 +55,15 @@ class Connection:
     @property
     def changes(self) -> bool:
         """Whether another engine may take over."""
-        return not isinstance(self.topology, Fixed)
+        return not isinstance(self.topology, SingleNode)
 
-    def another(self) -> Connection:
+    def another(self) -> RedisClient:
         """A client of the same store with connections of its own."""
-        return Connection(self._url, timing=self._timing)
+        return RedisClient(self._url, timing=self._timing)
 
-    def at(self, node: Node) -> Connection:
+    def at(self, node: Node) -> RedisClient:
         """The same, to one engine alone; it need not be closed."""
-        return Connection("", topology=Fixed(node, shared=True), timing=self._timing)
+        return RedisClient("", topology=SingleNode(node, shared=True), timing=self._timing)
 
     async def close(self) -> None:
         await self.topology.close()
@@ -135,7 +135,7 @@ class Connection:
         return [request.reply for request in requests]
 
     def _by_node(self, requests: list[Request]) -> list[tuple[Node, list[Request]]]:
-        if isinstance(self.topology, Fixed):  # nothing to look up, however many there are
+        if isinstance(self.topology, SingleNode):  # nothing to look up, however many there are
             return [(self.topology.nodes[0], requests)]
         return list(_grouped(requests, self.sender.node).items())
 
@@ -145,9 +145,9 @@ def _topology(address: Address, timing: Timing) -> Topology:
         case "cluster":
             return Cluster(address, timing)
         case "sentinel":
-            return Watched(address, timing)
+            return SentinelTopology(address, timing)
         case _:
-            return Fixed(Node(connect(address.url, timing), timing=timing))
+            return SingleNode(Node(connect(address.url, timing), timing=timing))
 
 
 def _grouped(things: Iterable[_T], node: Callable[[_T], Node]) -> dict[Node, list[_T]]:

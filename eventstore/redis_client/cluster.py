@@ -10,14 +10,14 @@ from redis import exceptions as redis_errors
 from redis.asyncio import Redis
 from redis.crc import key_slot
 
-from eventstore.redis_client.connections import link
+from eventstore.redis_client.connections import track
 from eventstore.redis_client.node import AWAY, Node
-from eventstore.redis_client.topology import Changing, briefly
+from eventstore.redis_client.topology import Discovered, briefly
 from eventstore.redis_client.url import Address, Host, UnfitEngine, spell
 from eventstore.support.timing import TIMING, Timing
 
 
-class Cluster(Changing):
+class Cluster(Discovered):
     """The primaries of a cluster, by slot."""
 
     def __init__(self, address: Address, timing: Timing = TIMING) -> None:
@@ -74,7 +74,7 @@ class Cluster(Changing):
 
     async def _ask(self, host: Host) -> list[Any]:
         redis: Any = Redis  # its keyword arguments are untyped
-        client = link(redis.from_url(self.address.url_of(host), single_connection_client=True, **briefly()))
+        client = track(redis.from_url(self.address.url_of(host), single_connection_client=True, **briefly()))
         try:
             slots: list[Any] = await client.execute_command("CLUSTER SLOTS")
         finally:

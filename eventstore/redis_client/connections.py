@@ -17,7 +17,7 @@ from redis.asyncio.connection import AbstractConnection, Connection, SSLConnecti
 _LOST = (RuntimeError, AttributeError)
 
 
-class Link(AbstractConnection):
+class TrackedConnection(AbstractConnection):
     """Translates these errors in everything that redis-py writes and reads, its own handshake included."""
 
     async def send_packed_command(self, command: bytes | str | Iterable[bytes], check_health: bool = True) -> None:
@@ -78,22 +78,22 @@ async def is_quiet(connection: AbstractConnection) -> bool:
         return False
 
 
-class _Tcp(Link, Connection):
+class _Tcp(TrackedConnection, Connection):
     pass
 
 
-class _Tls(Link, SSLConnection):
+class _Tls(TrackedConnection, SSLConnection):
     pass
 
 
-class _Socket(Link, UnixDomainSocketConnection):
+class _Socket(TrackedConnection, UnixDomainSocketConnection):
     pass
 
 
 _LINKS = {Connection: _Tcp, SSLConnection: _Tls, UnixDomainSocketConnection: _Socket}
 
 
-def link(client: Any) -> Any:
+def track(client: Any) -> Any:
     """The same client, whose connections are of this kind from now on; for one that has not connected yet."""
     pool = client.connection_pool
     pool.connection_class = _LINKS[pool.connection_class]

@@ -15,7 +15,7 @@ from typing import Any
 
 from redis import exceptions as redis_errors
 
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.preflight import config, info
 from eventstore.redis_client.scripts import Argument
 from eventstore.settings import Durability
@@ -50,7 +50,7 @@ class Confirmation:
         return "fsync" if local else "memory"
 
 
-async def confirmation(connection: Connection, wanted: Durability) -> Confirmation:
+async def confirmation(connection: RedisClient, wanted: Durability) -> Confirmation:
     """Find out what the engines can do; tell the operator where that is less than was asked for."""
     if wanted.kind == "replicated":
         for node in connection.nodes:
@@ -61,7 +61,7 @@ async def confirmation(connection: Connection, wanted: Durability) -> Confirmati
     return Confirmation(wanted, synced=synced and not (connection.changes and can_wait), can_wait=can_wait)
 
 
-async def _warn_of_lacking_replicas(name: str, connection: Connection, wanted: Durability) -> None:
+async def _warn_of_lacking_replicas(name: str, connection: RedisClient, wanted: Durability) -> None:
     """Each commit waits for them, and they may never come: the embedded engine has none."""
     found = await info(connection, "connected_slaves")
     if found.isdigit() and int(found) < wanted.replicas:
@@ -75,7 +75,7 @@ async def _warn_of_lacking_replicas(name: str, connection: Connection, wanted: D
         )
 
 
-async def _ability(name: str, connection: Connection, wanted: Durability) -> tuple[bool, bool]:
+async def _ability(name: str, connection: RedisClient, wanted: Durability) -> tuple[bool, bool]:
     """Whether an engine syncs before it answers, and whether it can be asked."""
     configured = await config(connection, "append*")
     append_only = configured.get("appendonly", await info(connection, "aof_enabled")) in ("yes", "1")
@@ -91,7 +91,7 @@ async def _ability(name: str, connection: Connection, wanted: Durability) -> tup
     return synced, can_wait
 
 
-async def _knows_waitaof(connection: Connection) -> bool:
+async def _knows_waitaof(connection: RedisClient) -> bool:
     try:
         await connection.command("WAITAOF", 0, 0, 1)
     except redis_errors.ResponseError:

@@ -12,8 +12,8 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from eventstore.redis_client.connections import link
-from eventstore.redis_client.round_trip import Exchange, Packed
+from eventstore.redis_client.connections import track
+from eventstore.redis_client.round_trip import Packed, RoundTrips
 from eventstore.redis_client.scripts import Argument, Script, ScriptCall
 from eventstore.support.tasks import SingleFlight
 from eventstore.support.timing import TIMING, Timing
@@ -85,7 +85,7 @@ class Node:
         self.client: Any = client
         self.name: str = name
         self.down: bool = False
-        self._exchange: Exchange = Exchange(client.connection_pool)
+        self._exchange: RoundTrips = RoundTrips(client.connection_pool)
         self._plain: bool = plain_scripts
         self._timing: Timing = timing
         self._probes: SingleFlight[None, Exception | None] = SingleFlight()
@@ -201,7 +201,7 @@ class Node:
 def connect(url: str, timing: Timing = TIMING) -> Any:
     """A client of one engine, with a few connections, that tries nothing twice by itself."""
     pool: Any = BlockingConnectionPool  # its keyword arguments are untyped
-    return link(
+    return track(
         Redis(
             connection_pool=pool.from_url(
                 url,

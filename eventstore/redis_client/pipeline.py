@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.durability import Confirmation
 from eventstore.redis_client.node import Node, Request
 from eventstore.redis_client.retries import Sender
@@ -58,11 +58,11 @@ class _Queue:
         self.scheduled: bool = False
 
 
-class Dispatcher:
+class ScriptPipeline:
     """Sends script calls. `run` gives the reply, and the durability that was reached (none without `confirmation`)."""
 
-    def __init__(self, connection: Connection, confirmation: Confirmation | None = None) -> None:
-        self._connection: Connection = connection
+    def __init__(self, connection: RedisClient, confirmation: Confirmation | None = None) -> None:
+        self._connection: RedisClient = connection
         self._sender: Sender = connection.sender
         self._confirmation: Confirmation | None = confirmation
         self._last: Sequence[Argument] = confirmation.command if confirmation else ()

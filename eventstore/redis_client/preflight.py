@@ -13,7 +13,7 @@ from redis import exceptions as redis_errors
 
 from eventstore.domain.errors import StoreUnavailable
 from eventstore.redis_client import scripts
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.node import ONLY
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_client.url import UnfitEngine, spell
@@ -95,7 +95,7 @@ class RightsMissing(UnfitEngine):
     """The user of the connection may not do all that Layby does."""
 
 
-async def check_engine(connection: Connection) -> None:
+async def check_engine(connection: RedisClient) -> None:
     """Check every engine that takes writes; of replicas, which may take over, only warn.
 
     Raises `UnfitEngine` and `StoreUnavailable`.
@@ -113,7 +113,7 @@ async def check_engine(connection: Connection) -> None:
             log.warning("%s should not take over: %s", name, error)
 
 
-async def _check_one(name: str, connection: Connection) -> None:
+async def _check_one(name: str, connection: RedisClient) -> None:
     try:
         await _check_settings(name, connection)
         await _check_rights(name, connection)
@@ -128,7 +128,7 @@ def _refused(name: str, why: str) -> str:
     return f"{name} refuses what Layby needs: {why}; check {_URL}"
 
 
-async def _check_rights(name: str, connection: Connection) -> None:
+async def _check_rights(name: str, connection: RedisClient) -> None:
     """Find out at the start, since a script that is refused half-way has written half; by a script, so that it is known
     that scripts can be loaded and run."""
     commands = [command for group in NEEDED.values() for command in group]
@@ -147,7 +147,7 @@ def _mending(refused: list[str]) -> dict[str, None]:
     return rules
 
 
-def _rights_missing(name: str, connection: Connection, what: str, rules: list[str]) -> RightsMissing:
+def _rights_missing(name: str, connection: RedisClient, what: str, rules: list[str]) -> RightsMissing:
     known = connection.client.connection_pool.connection_kwargs
     user = known.get("username") or "default"
     where = () if name == ONLY else ("-h", str(known.get("host")), "-p", str(known.get("port")))
@@ -155,7 +155,7 @@ def _rights_missing(name: str, connection: Connection, what: str, rules: list[st
     return RightsMissing(f"{name} does not let user {user} do what Layby needs ({what}); run: {mend}")
 
 
-async def _check_settings(name: str, connection: Connection) -> None:
+async def _check_settings(name: str, connection: RedisClient) -> None:
     version = await info(connection, "redis_version")
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST_REDIS:
         raise EngineTooOld(f"{name} is version {version or 'unknown'}; Layby needs Redis 7.0 or newer")
@@ -170,7 +170,7 @@ async def _check_settings(name: str, connection: Connection) -> None:
         )
 
 
-async def _check_alone(connection: Connection) -> None:
+async def _check_alone(connection: RedisClient) -> None:
     """A cluster of one node may be spoken to as one Redis; one of several serves but a part of the store."""
     try:
         if await info(connection, "cluster_enabled") != "1":
@@ -184,7 +184,7 @@ async def _check_alone(connection: Connection) -> None:
         )
 
 
-async def config(connection: Connection, pattern: str) -> dict[str, str]:
+async def config(connection: RedisClient, pattern: str) -> dict[str, str]:
     """CONFIG GET, or nothing where the engine forbids it."""
     try:
         reply: Any = await connection.command("CONFIG", "GET", pattern)
@@ -194,7 +194,7 @@ async def config(connection: Connection, pattern: str) -> dict[str, str]:
     return {_text(name): _text(value) for name, value in pairs}
 
 
-async def info(connection: Connection, name: str) -> str:
+async def info(connection: RedisClient, name: str) -> str:
     """One field of INFO, which nearly every engine allows."""
     reply: Any = await connection.command("INFO")
     return str(reply.get(name, ""))  # redis-py parses INFO into a dict

@@ -26,7 +26,7 @@ pack: Callable[[Packed], bytes] = cast("Any", hiredis).pack_command
 """A command as it is sent. The stub of hiredis has it take a tuple of one."""
 
 
-class Exchange:
+class RoundTrips:
     """Keeps the connections that the pool gave it, as many as there were round trips at once: the pool counts them as
     being in use, and closes them with its own."""
 

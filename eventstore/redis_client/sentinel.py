@@ -8,16 +8,16 @@ from typing import Any
 from redis import exceptions as redis_errors
 from redis.asyncio.sentinel import Sentinel
 
-from eventstore.redis_client.connections import link
+from eventstore.redis_client.connections import track
 from eventstore.redis_client.node import Node
-from eventstore.redis_client.topology import Changing, briefly
+from eventstore.redis_client.topology import Discovered, briefly
 from eventstore.redis_client.url import Address, Host, UnfitEngine, spell
 from eventstore.support.timing import TIMING, Timing
 
 log = logging.getLogger("layby.store")
 
 
-class Watched(Changing):
+class SentinelTopology(Discovered):
     """The master that Sentinels name. The first of them that answers is believed."""
 
     def __init__(self, address: Address, timing: Timing = TIMING) -> None:
@@ -27,7 +27,7 @@ class Watched(Changing):
         own: dict[str, Any] = dict(address.sentinel_credentials)
         self._sentinels: Any = Sentinel(list(address.hosts), sentinel_kwargs={**own, **briefly()})
         for sentinel in self._sentinels.sentinels:
-            link(sentinel)
+            track(sentinel)
 
     @property
     def known(self) -> bool:

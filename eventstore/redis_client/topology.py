@@ -68,7 +68,7 @@ class Topology(Protocol):
     async def close(self) -> None: ...
 
 
-class Fixed:
+class SingleNode:
     """One engine, for ever."""
 
     known: bool = True
@@ -97,7 +97,7 @@ class Fixed:
             await self.nodes[0].close()
 
 
-class Changing:
+class Discovered:
     """What topologies that change have in common: the nodes by address, and one look at a time."""
 
     def __init__(self, address: Address, timing: Timing = TIMING) -> None:

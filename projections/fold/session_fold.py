@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from eventstore.commit.records import Page, decode_page, read_call
+from eventstore.commit.records import LogPage, decode_page, read_call
 from eventstore.domain.call import Call
 from eventstore.domain.events import Event, parse_line
 from eventstore.domain.values import json_text
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import SessionKeys
 from projections.fold.index_writes import Change, indexed
@@ -70,7 +70,7 @@ class Folded:
     broken: Exception | None = None
 
 
-async def load_views(connection: Connection, targets: Sequence[Target]) -> list[SessionView]:
+async def load_views(connection: RedisClient, targets: Sequence[Target]) -> list[SessionView]:
     """The stored views, in one round trip; a session that has none yet starts empty. Raises `ModelsDamaged`."""
     replies = await connection.commands([("HMGET", target.models.view, "seq", "record") for target in targets])
     return [_decode_view(target, *reply) for target, reply in zip(targets, replies, strict=True)]
@@ -86,7 +86,7 @@ def _decode_view(target: Target, seq: bytes | None, record: bytes | None) -> Ses
         raise ModelsDamaged(target.models.view) from error
 
 
-async def load_calls(connection: Connection, target: Target, names: Sequence[str]) -> list[Call]:
+async def load_calls(connection: RedisClient, target: Target, names: Sequence[str]) -> list[Call]:
     """Those of these calls that are stored. Raises `ModelsDamaged`."""
     reply: list[bytes | None] = await connection.command("HMGET", target.models.calls, *names)
     return list(_decode_calls(target, names, reply).values())
@@ -110,7 +110,7 @@ class _News:
     broken: Exception | None = None
 
 
-async def fold_new(connection: Connection, targets: Sequence[Target]) -> list[Folded]:
+async def fold_new(connection: RedisClient, targets: Sequence[Target]) -> list[Folded]:
     """Fold some new events into each session: about as many as one reading gives, and whole commits. Raises
     `ModelsDamaged`."""
     views = await load_views(connection, targets)
@@ -123,7 +123,7 @@ async def fold_new(connection: Connection, targets: Sequence[Target]) -> list[Fo
 
 
 async def _read_logs(
-    connection: Connection, targets: Sequence[Target], views: Sequence[SessionView]
+    connection: RedisClient, targets: Sequence[Target], views: Sequence[SessionView]
 ) -> list[tuple[list[bytes], str]]:
     """New lines of each log, and the chain hash of the last of them; in one round trip, but for odd ones."""
     pairs = [(target, view.seq) for target, view in zip(targets, views, strict=True)]
@@ -140,7 +140,7 @@ def _read(target: Target, seq: int, most: int) -> ScriptCall:
     return read_call(target.keys, seq + 1, min(FOLD_LINES, target.stop(seq, most) - seq), FOLD_BYTES)
 
 
-async def _whole_commits(connection: Connection, target: Target, seq: int, page: Page) -> tuple[list[bytes], str]:
+async def _whole_commits(connection: RedisClient, target: Target, seq: int, page: LogPage) -> tuple[list[bytes], str]:
     """What was read, brought to the end of a commit: read on where the first was not read to its end, read less where
     another was begun. Nothing where the log ends within one."""
     lines = page.lines
@@ -168,7 +168,7 @@ async def _parse(lines: list[bytes], hash_: str) -> _News:
 
 
 async def _load_named(
-    connection: Connection, targets: Sequence[Target], news: Sequence[_News]
+    connection: RedisClient, targets: Sequence[Target], news: Sequence[_News]
 ) -> list[dict[str, Call]]:
     """The stored calls that the events name, in one round trip."""
     wanted = [(target, new.named) for target, new in zip(targets, news, strict=True) if new.named]

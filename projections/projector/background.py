@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterable
 from eventstore.commit.listener import CommitListener
 from eventstore.domain.errors import LaybyError, StoreUnavailable
 from eventstore.event_store import EventStore
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.support.tasks import end, supervise
 from projections.fold.session_fold import ModelsDamaged
 from projections.projector.generation import FeedTrimmed, GenerationGone
@@ -29,10 +29,10 @@ LONGEST_REST_S = 1.0
 """But never longer: what comes meanwhile waits for it."""
 
 
-class Upkeep(CommitListener):
+class BackgroundProjectors(CommitListener):
     """The projectors of one store."""
 
-    def __init__(self, client: Connection, store: EventStore) -> None:
+    def __init__(self, client: RedisClient, store: EventStore) -> None:
         self._store: EventStore = store
         numbers = range(store.keys.partitions)
         self.projectors: list[Projector] = [Projector(client, store.keys, number) for number in numbers]

@@ -16,7 +16,7 @@ ENTRIES = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class FeedBatch:
     """What follows the checkpoint ("" before the first entry), as far as one reading gives, and where the feed ends:
     the sessions that the entries name, each with its commits (their first and last events), and which of those were
     deleted."""
@@ -46,12 +46,12 @@ def _place(entry: str) -> tuple[int, int]:
     return int(ms), int(number)
 
 
-def unread_call(layout: Layout) -> ScriptCall:
+def feed_batch_call(layout: Layout) -> ScriptCall:
     keys = [redis_keys.current(layout.partition), layout.checkpoint, layout.partition.feed]
     return ScriptCall(UNREAD, keys, [ENTRIES])
 
 
-def decode_unread(reply: Sequence[Any]) -> Unread:
+def decode_feed_batch(reply: Sequence[Any]) -> FeedBatch:
     pointer, checkpoint, newest, trimmed, *entries = reply
     members, deleted = dict[tuple[str, str], list[tuple[int, int]]](), set[tuple[str, str]]()
     for _, pairs in entries:
@@ -64,6 +64,6 @@ def decode_unread(reply: Sequence[Any]) -> Unread:
             commits.append((int(fields[b"f"]), int(fields[b"l"])))
     before = (checkpoint or b"").decode()
     last = entries[-1][0].decode() if entries else before
-    return Unread(
+    return FeedBatch(
         redis_keys.generation(pointer), before, (newest or b"").decode(), trimmed == b"1", last, members, deleted
     )

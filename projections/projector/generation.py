@@ -12,13 +12,13 @@ import logging
 from dataclasses import replace
 
 from eventstore.redis_client import scripts
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import Keys
 from projections import redis_keys
 from projections.fold.index_writes import Writes, remove_calls, remove_session, write_session
 from projections.fold.session_fold import Folded, Target, fold_new, load_calls, load_views
-from projections.projector.feed_batch import Unread, decode_unread, unread_call
+from projections.projector.feed_batch import FeedBatch, decode_feed_batch, feed_batch_call
 from projections.redis_keys import Layout
 
 log = logging.getLogger("layby.projections")
@@ -54,15 +54,15 @@ class FeedTrimmed(Exception):
 class Generation:
     """One generation of one partition. `served` says that it must be the one that readers are shown."""
 
-    def __init__(self, connection: Connection, keys: Keys, layout: Layout, *, served: bool) -> None:
-        self._connection: Connection = connection
+    def __init__(self, connection: RedisClient, keys: Keys, layout: Layout, *, served: bool) -> None:
+        self._connection: RedisClient = connection
         self._keys: Keys = keys
         self.layout: Layout = layout
         self._served: bool = served
         self._broken: set[tuple[str, str]] = set()
 
-    async def unread(self) -> Unread:
-        return decode_unread(await self._connection.run(unread_call(self.layout)))
+    async def unread(self) -> FeedBatch:
+        return decode_feed_batch(await self._connection.run(feed_batch_call(self.layout)))
 
     async def catch_up(self) -> None:
         """Take in everything that the feed holds now. Raises `FeedTrimmed`, `Superseded`, `GenerationGone`,
@@ -94,7 +94,7 @@ class Generation:
             with contextlib.suppress(Moved):
                 return await self._fold((stored or b"").decode(), targets)
 
-    async def _take_in(self, unread: Unread) -> None:
+    async def _take_in(self, unread: FeedBatch) -> None:
         """Write what the entries lead to. Raises `Moved`."""
         targets = [
             Target(self._keys.session(*member), self.layout, commits[-1][1] if commits else 0, commits)

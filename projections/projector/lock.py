@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from eventstore.domain.errors import LaybyError
 from eventstore.redis_client import scripts
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.support.tasks import end
 
@@ -27,7 +27,7 @@ class LockHeld(Exception):
 
 
 @asynccontextmanager
-async def locked(connection: Connection, key: str, mark: str, *, wait: bool = False) -> AsyncGenerator[None]:
+async def locked(connection: RedisClient, key: str, mark: str, *, wait: bool = False) -> AsyncGenerator[None]:
     """Hold the lock, with a mark of one's own in it. Raises `LockHeld`, unless it is to be waited for."""
     while not await _acquire(connection, key, mark):
         if not wait:
@@ -41,13 +41,13 @@ async def locked(connection: Connection, key: str, mark: str, *, wait: bool = Fa
         await connection.run(ScriptCall(HOLD, [key], [mark, 0]))
 
 
-async def _acquire(connection: Connection, key: str, mark: str) -> bool:
+async def _acquire(connection: RedisClient, key: str, mark: str) -> bool:
     if await connection.command("SET", key, mark, "NX", "PX", HELD_MS):
         return True
     return await connection.command("GET", key) == mark.encode()  # our own, if the first answer was lost
 
 
-async def _renew(connection: Connection, key: str, mark: str) -> None:
+async def _renew(connection: RedisClient, key: str, mark: str) -> None:
     while True:
         await asyncio.sleep(RENEWED_S)
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_keys import Keys, PartitionKeys
 from projections.projector.generation import Generation, Superseded
 from projections.redis_keys import FIRST_GENERATION, Layout
@@ -14,8 +14,8 @@ class Projector:
     """The projector of one partition. What it remembers, which generation is served, is a guess: every script is told
     the guess, and says where it is wrong."""
 
-    def __init__(self, connection: Connection, keys: Keys, number: int) -> None:
-        self._connection: Connection = connection
+    def __init__(self, connection: RedisClient, keys: Keys, number: int) -> None:
+        self._connection: RedisClient = connection
         self._keys: Keys = keys
         self._lock: asyncio.Lock = asyncio.Lock()
         self.partition: PartitionKeys = keys.partition(number)

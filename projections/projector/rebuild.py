@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 
 from eventstore.domain.values.ids import random_id
 from eventstore.redis_client import scripts
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import Keys, PartitionKeys, split_member
 from projections import redis_keys
@@ -32,8 +32,8 @@ _GENERATION = re.compile(r"layby:\{p(\d+)\}:proj:([^:]+):")
 class Rebuild:
     """Rebuilds partitions. `progress` is told how many sessions were done since it was last called."""
 
-    def __init__(self, connection: Connection, keys: Keys, progress: Callable[[int], object] = lambda _: None) -> None:
-        self._connection: Connection = connection
+    def __init__(self, connection: RedisClient, keys: Keys, progress: Callable[[int], object] = lambda _: None) -> None:
+        self._connection: RedisClient = connection
         self._keys: Keys = keys
         self._progress: Callable[[int], object] = progress
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from eventstore.domain.errors import InternalError, Missing, SessionDeleted, StoreUnavailable
 from eventstore.event_store import EventStore
 from eventstore.redis_client import scripts
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.preflight import info
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import split_member
-from projections.projector.background import Upkeep
-from projections.queries.index_query import Entry, Query, Reading, decode_reading
+from projections.projector.background import BackgroundProjectors
+from projections.queries.index_query import IndexEntry, IndexQuery, PartitionReading, decode_partition_reading
 from projections.redis_keys import Layout
 
 DOCUMENTS = scripts.load("projections", "read_documents", writes=False)
@@ -29,7 +29,7 @@ PAGE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DocumentRef:
     """Where a document lies: a field of a hash, in a generation."""
 
     layout: Layout
@@ -38,28 +38,28 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class IndexPage:
     """`more` says that the entries go on, `total` how many there are in all."""
 
-    entries: list[Entry]
+    entries: list[IndexEntry]
     more: bool
     total: int
 
-    def cut(self, count: int) -> Page:
+    def cut(self, count: int) -> IndexPage:
         """The page if it ended after so many."""
-        return self if count >= len(self.entries) else Page(self.entries[:count], True, self.total)
+        return self if count >= len(self.entries) else IndexPage(self.entries[:count], True, self.total)
 
 
-class Pages:
+class IndexPages:
     """Reads pages. Every partition is up to date with what was acknowledged, and due, before the question."""
 
-    def __init__(self, client: Connection, store: EventStore, upkeep: Upkeep) -> None:
-        self._client: Connection = client
+    def __init__(self, client: RedisClient, store: EventStore, upkeep: BackgroundProjectors) -> None:
+        self._client: RedisClient = client
         self._store: EventStore = store
-        self._upkeep: Upkeep = upkeep
+        self._upkeep: BackgroundProjectors = upkeep
         self._one_node: bool | None = None
 
-    async def read(self, query: Query) -> Page:
+    async def read(self, query: IndexQuery) -> IndexPage:
         """Each partition is asked for its likely share first; for a whole page only where that turns out too little,
         as it does where a session has many entries that lie together."""
         wanted = query.limit + 1
@@ -72,11 +72,11 @@ class Pages:
             readings |= await self._readings(query, wanted, sorted(short))
             entries = query.merged(readings.values())  # reaches further than before, if entries have gone meanwhile
         total = sum(one.total for one in readings.values())
-        return Page(entries[: query.limit], len(entries) > query.limit, total)
+        return IndexPage(entries[: query.limit], len(entries) > query.limit, total)
 
-    async def _readings(self, query: Query, share: int, numbers: Sequence[int]) -> dict[int, Reading]:
+    async def _readings(self, query: IndexQuery, share: int, numbers: Sequence[int]) -> dict[int, PartitionReading]:
         """A reading of each of these partitions, those taken again that were not up to date."""
-        found, caught_up, tried = dict[int, Reading](), dict[int, str](), set[str]()
+        found, caught_up, tried = dict[int, PartitionReading](), dict[int, str](), set[str]()
         asked = list(numbers)
         for _ in range(ROUNDS):
             found.update(zip(asked, await self._ask(query, share, asked), strict=True))
@@ -91,12 +91,12 @@ class Pages:
                 return found
         raise StoreUnavailable("too much falls due at once; try again in a moment")
 
-    async def _ask(self, query: Query, share: int, numbers: Sequence[int]) -> list[Reading]:
+    async def _ask(self, query: IndexQuery, share: int, numbers: Sequence[int]) -> list[PartitionReading]:
         projectors = [self._upkeep.projectors[number] for number in numbers]
         layouts = [projector.layout for projector in projectors]
         calls = [query.script_call(share, group) for group in await self._groups(layouts)]
         replies = [one for reply in await self._client.run_each(calls) for one in reply]
-        readings = [decode_reading(layout, reply) for layout, reply in zip(layouts, replies, strict=True)]
+        readings = [decode_partition_reading(layout, reply) for layout, reply in zip(layouts, replies, strict=True)]
         for projector, reading in zip(projectors, readings, strict=True):
             projector.serves(reading.generation)
         return readings
@@ -118,7 +118,7 @@ class Pages:
 
         await asyncio.gather(*map(expire, members))
 
-    async def documents(self, places: Sequence[Place]) -> list[bytes | None]:
+    async def documents(self, places: Sequence[DocumentRef]) -> list[bytes | None]:
         """What lies there; of the places that come last none, where those before fill a page."""
         by_layout = dict[Layout, list[int]]()
         for n, place in enumerate(places):
@@ -145,7 +145,9 @@ def _page_full(by_number: Mapping[int, bytes]) -> Iterator[bytes | None]:
         number += 1
 
 
-def _cut_short(query: Query, share: int, readings: Mapping[int, Reading], merged: Sequence[Entry]) -> set[int]:
+def _cut_short(
+    query: IndexQuery, share: int, readings: Mapping[int, PartitionReading], merged: Sequence[IndexEntry]
+) -> set[int]:
     """The partitions of which more may belong into the page than was read."""
     end = merged[-1].rank if len(merged) > query.limit else None
     return {

@@ -11,7 +11,7 @@ from typing import Literal
 from eventstore.redis_client import scripts
 from eventstore.redis_client.scripts import ScriptCall
 from projections import redis_keys
-from projections.queries.page_cursor import Cursor
+from projections.queries.page_cursor import PageCursor
 from projections.redis_keys import Layout
 
 PAGE = scripts.load("projections", "read_index_page", writes=False)
@@ -25,7 +25,7 @@ Rank = tuple[int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class IndexEntry:
     """A member of an index, and the generation that its document lies in."""
 
     score: int
@@ -38,23 +38,23 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class IndexQuery:
     """Which entries to read. `indexes` names the same number of indexes in every layout."""
 
     indexes: Callable[[Layout], Sequence[str]]
     order: Literal["asc", "desc"]
     limit: int
-    cursor: Cursor | None = None
+    cursor: PageCursor | None = None
 
     def precedes(self, one: Rank, other: Rank) -> bool:
         return one < other if self.order == "asc" else one > other
 
-    def merged(self, readings: Iterable[Reading]) -> list[Entry]:
+    def merged(self, readings: Iterable[PartitionReading]) -> list[IndexEntry]:
         """One entry more than asked for, if there is one: it tells that others follow."""
         stretches = [stretch for one in readings for stretch in one.indexes]
         numbered = [zip(stretch.ranks(), repeat(number)) for number, stretch in enumerate(stretches)]
         first = islice(merge(*numbered, reverse=self.order == "desc"), self.limit + 1)
-        return [Entry(score, member.decode(), stretches[number].layout) for (score, member), number in first]
+        return [IndexEntry(score, member.decode(), stretches[number].layout) for (score, member), number in first]
 
     def script_call(self, share: int, group: Sequence[Layout]) -> ScriptCall:
         """Asks for the first `share` entries of every index in these partitions."""
@@ -69,7 +69,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class IndexSlice:
     """Entries of one index in their order, as the script tells them: of most that are read no page shows any."""
 
     layout: Layout
@@ -87,7 +87,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PartitionReading:
     """What one partition answered. `generation` is the one that is served; if that is not the one that was asked for
     (`moved`), the rest is empty."""
 
@@ -96,15 +96,15 @@ class Reading:
     behind: bool = False
     overdue: list[str] = field(default_factory=list[str])
     total: int = 0
-    indexes: list[Stretch] = field(default_factory=list[Stretch])
+    indexes: list[IndexSlice] = field(default_factory=list[IndexSlice])
 
 
-def decode_reading(layout: Layout, reply: bytes) -> Reading:
+def decode_partition_reading(layout: Layout, reply: bytes) -> PartitionReading:
     lines = iter(reply.split(b"\n"))
     generation = next(lines).decode()
     if generation != layout.generation:
-        return Reading(generation, moved=True)
+        return PartitionReading(generation, moved=True)
     behind, total = next(lines) == b"1", int(next(lines))
     overdue = [member.decode() for member in islice(lines, int(next(lines)))]
-    indexes = [Stretch(layout, list(islice(lines, 2 * int(count)))) for count in lines]
-    return Reading(generation, False, behind, overdue, total, indexes)
+    indexes = [IndexSlice(layout, list(islice(lines, 2 * int(count)))) for count in lines]
+    return PartitionReading(generation, False, behind, overdue, total, indexes)

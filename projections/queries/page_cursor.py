@@ -17,7 +17,7 @@ _LARGEST = 2**53
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class PageCursor:
     """`kind` tells one list's cursors, and one tenant's, from another's; then what was shown last."""
 
     kind: str
@@ -29,7 +29,7 @@ class Cursor:
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def decode(text: str | None, kind: str) -> Cursor | None:
+def decode(text: str | None, kind: str) -> PageCursor | None:
     """Raises `InvalidRequest` for anything that no earlier page of this list gave."""
     if text is None:
         return None
@@ -43,4 +43,4 @@ def decode(text: str | None, kind: str) -> Cursor | None:
         member.encode()  # a lone surrogate is no name
     except (ValueError, TypeError, RecursionError):
         raise InvalidRequest.parameter("cursor", "is not a cursor that an earlier page of this list gave") from None
-    return Cursor(kind, score, member)
+    return PageCursor(kind, score, member)

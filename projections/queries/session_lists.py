@@ -7,23 +7,23 @@ from eventstore.redis_client import scripts
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import SessionKeys
 from projections import redis_keys
-from projections.projector.background import Upkeep
+from projections.projector.background import BackgroundProjectors
 from projections.queries import page_cursor
 from projections.queries.index_pages import PAGE_BYTES
-from projections.queries.page_cursor import Cursor
-from projections.queries.session_reader import Reader, broken
+from projections.queries.page_cursor import PageCursor
+from projections.queries.session_reader import SessionReader, broken
 from projections.redis_keys import Layout
 
 _ATTEMPTS = 4
 PART = scripts.load("projections", "read_session_list", writes=False)
 
 
-class Parts:
+class SessionLists:
     """Pages as JSON, the oldest first."""
 
-    def __init__(self, reader: Reader, upkeep: Upkeep) -> None:
-        self._reader: Reader = reader
-        self._upkeep: Upkeep = upkeep
+    def __init__(self, reader: SessionReader, upkeep: BackgroundProjectors) -> None:
+        self._reader: SessionReader = reader
+        self._upkeep: BackgroundProjectors = upkeep
 
     async def page(self, kind: str, keys: SessionKeys, limit: int, cursor: str | None) -> bytes:
         """`{<kind>, next_cursor}`; `kind` is `steps` or `calls`."""
@@ -32,7 +32,7 @@ class Parts:
         start = max(0, found.score) if found else 0
         documents = await self._current(kind, keys, start, start + limit)
         shown = [document for document in documents[:limit] if document]  # one that is empty stands for the rest
-        following = Cursor(own, start + len(shown)).encode() if len(documents) > len(shown) else None
+        following = PageCursor(own, start + len(shown)).encode() if len(documents) > len(shown) else None
         return b'{"%b":[%b],"next_cursor":%b}' % (kind.encode(), b",".join(shown), json_text.dumps(following).encode())
 
     async def _current(self, kind: str, keys: SessionKeys, first: int, last: int) -> list[bytes]:

@@ -10,11 +10,11 @@ from typing import Any
 from eventstore.commit.records import refuse_absent
 from eventstore.domain.errors import InternalError, StoreUnavailable
 from eventstore.event_store import EventStore
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import SessionKeys
 from projections import redis_keys
-from projections.projector.background import Upkeep
+from projections.projector.background import BackgroundProjectors
 from projections.redis_keys import Layout
 
 log = logging.getLogger("layby.projections")
@@ -22,13 +22,13 @@ log = logging.getLogger("layby.projections")
 _ATTEMPTS = 10
 
 
-class Reader:
+class SessionReader:
     """Runs scripts whose reply begins with the time, the served generation, and revision, seq and due of the head."""
 
-    def __init__(self, client: Connection, store: EventStore, upkeep: Upkeep) -> None:
-        self._client: Connection = client
+    def __init__(self, client: RedisClient, store: EventStore, upkeep: BackgroundProjectors) -> None:
+        self._client: RedisClient = client
         self._store: EventStore = store
-        self._upkeep: Upkeep = upkeep
+        self._upkeep: BackgroundProjectors = upkeep
 
     async def read(self, keys: SessionKeys, call: Callable[[Layout], ScriptCall]) -> tuple[int, list[Any]]:
         """The seq of the session, and the rest of the reply.

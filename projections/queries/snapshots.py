@@ -27,7 +27,7 @@ from projections.fold.session_view import (
     named_call,
     summary,
 )
-from projections.queries.session_reader import Reader, broken
+from projections.queries.session_reader import SessionReader, broken
 from projections.redis_keys import Layout
 
 log = logging.getLogger("layby.projections")
@@ -95,9 +95,9 @@ def encode_call(view: SessionView, call: Call) -> bytes:
 class Snapshots:
     """Answers for single sessions."""
 
-    def __init__(self, store: EventStore, reader: Reader) -> None:
+    def __init__(self, store: EventStore, reader: SessionReader) -> None:
         self._store: EventStore = store
-        self._reader: Reader = reader
+        self._reader: SessionReader = reader
 
     async def now(self, tenant: str, session_id: str) -> tuple[int, bytes]:
         """The seq and the snapshot as JSON, every acknowledged event included."""

@@ -8,9 +8,9 @@ from eventstore.domain.call import PENDING
 from eventstore.domain.session import COMPLETED, FAILED, RUNNING, WAITING
 from eventstore.domain.values import json_text
 from projections.queries import page_cursor
-from projections.queries.index_pages import Page, Pages, Place
-from projections.queries.index_query import Entry, Query
-from projections.queries.page_cursor import Cursor
+from projections.queries.index_pages import DocumentRef, IndexPage, IndexPages
+from projections.queries.index_query import IndexEntry, IndexQuery
+from projections.queries.page_cursor import PageCursor
 from projections.redis_keys import Layout
 
 _RETRIES = 4
@@ -24,11 +24,11 @@ _CLASSES = {
 """The classes that sessions are indexed by, and what the row of one holds. Within a string, quotes are escaped."""
 
 
-class Lists:
+class TenantLists:
     """Pages as JSON."""
 
-    def __init__(self, pages: Pages) -> None:
-        self._pages: Pages = pages
+    def __init__(self, pages: IndexPages) -> None:
+        self._pages: IndexPages = pages
 
     async def sessions(
         self, tenant: str, *, status: str | None, parked: bool | None, agent: str | None, limit: int, cursor: str | None
@@ -42,13 +42,13 @@ class Lists:
         def indexes(layout: Layout) -> list[str]:
             return [layout.sessions(tenant, kind, agent) for kind in kinds]
 
-        def place(entry: Entry) -> Place:
-            return Place(entry.layout, entry.layout.session(tenant, entry.member).view, "row")
+        def place(entry: IndexEntry) -> DocumentRef:
+            return DocumentRef(entry.layout, entry.layout.session(tenant, entry.member).view, "row")
 
         def belongs(row: bytes) -> bool:
             return any(_CLASSES[kind] in row for kind in classes)
 
-        query = Query(indexes, "desc", limit, page_cursor.decode(cursor, f"sessions of {tenant}"))
+        query = IndexQuery(indexes, "desc", limit, page_cursor.decode(cursor, f"sessions of {tenant}"))
         page, rows = await self._shown(query, place, belongs)
         return b'{"sessions":[%b],"next_cursor":%b}' % (b",".join(rows), _following(page, f"sessions of {tenant}"))
 
@@ -67,15 +67,15 @@ class Lists:
         def indexes(layout: Layout) -> list[str]:
             return [layout.inbox(tenant, status, tool=tool_name, agent=agent)]
 
-        def place(entry: Entry) -> Place:
+        def place(entry: IndexEntry) -> DocumentRef:
             session_id, _, name = entry.member.partition("/")
-            return Place(entry.layout, entry.layout.session(tenant, session_id).calls, name)
+            return DocumentRef(entry.layout, entry.layout.session(tenant, session_id).calls, name)
 
         def belongs(call: bytes) -> bool:  # the first member of this name is the call's own
             return call[call.index(b'"status":"') :].startswith(wanted)
 
         wanted = b'"status":"%b"' % status.encode()
-        query = Query(indexes, "asc", limit, page_cursor.decode(cursor, f"inbox of {tenant}"))
+        query = IndexQuery(indexes, "asc", limit, page_cursor.decode(cursor, f"inbox of {tenant}"))
         page, shown = await self._shown(query, place, belongs)
         return b'{"calls":[%b],"next_cursor":%b,"total":%d}' % (
             b",".join(shown),
@@ -90,14 +90,14 @@ class Lists:
             def indexes(layout: Layout, open_only: bool = open_only) -> list[str]:
                 return [layout.authorizations(tenant, interrupt_id, open_only=open_only)]
 
-            page = await self._pages.read(Query(indexes, "desc", 1))
+            page = await self._pages.read(IndexQuery(indexes, "desc", 1))
             if page.entries:
                 return page.entries[0].member
         return None
 
     async def _shown(
-        self, query: Query, place: Callable[[Entry], Place], belongs: Callable[[bytes], bool]
-    ) -> tuple[Page, Sequence[bytes]]:
+        self, query: IndexQuery, place: Callable[[IndexEntry], DocumentRef], belongs: Callable[[bytes], bool]
+    ) -> tuple[IndexPage, Sequence[bytes]]:
         """A page and its documents. What no longer belongs there when its document is read is left out."""
         page, documents = await self._documents(query, place)
         for _ in range(_RETRIES):
@@ -106,7 +106,9 @@ class Lists:
             page, documents = await self._documents(query, place)
         return page, [document for document in documents if document is not None and belongs(document)]
 
-    async def _documents(self, query: Query, place: Callable[[Entry], Place]) -> tuple[Page, Sequence[bytes | None]]:
+    async def _documents(
+        self, query: IndexQuery, place: Callable[[IndexEntry], DocumentRef]
+    ) -> tuple[IndexPage, Sequence[bytes | None]]:
         page = await self._pages.read(query)
         documents = await self._pages.documents([place(entry) for entry in page.entries])
         return page.cut(len(documents)), documents
@@ -118,6 +120,6 @@ def _classes(status: str | None, parked: bool | None) -> list[str]:
     return [kind for kind in wanted if parked is None or parked == (kind == "parked")]
 
 
-def _following(page: Page, kind: str) -> bytes:
+def _following(page: IndexPage, kind: str) -> bytes:
     last = page.entries[-1] if page.more else None
-    return json_text.dumps(last and Cursor(kind, last.score, last.member).encode()).encode()
+    return json_text.dumps(last and PageCursor(kind, last.score, last.member).encode()).encode()

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eventstore.api_keys.keyring import Keyring
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from proofs.client import LINE_LIMIT, Answer, Client, opened
 from proofs.doors.routes import SCOPES
 from proofs.line import Goodbye, frame, opened_line
@@ -50,7 +50,7 @@ class Keys:
 
     async def make_all(self, tenants: Sequence[str]) -> None:
         """For each tenant one key of every scope, one of all, one that is revoked and one that has expired."""
-        connection = Connection(self.server.environment["LAYBY_REDIS_URL"])
+        connection = RedisClient(self.server.environment["LAYBY_REDIS_URL"])
         try:
             keyring = Keyring(connection)
             for tenant in tenants:

@@ -16,7 +16,7 @@ import redis
 from proofs.client import Answer, Client, opened, page_through, stream_lines
 from proofs.doors.keyholders import NEWCOMER, Keys, ask
 from proofs.doors.routes import ROUTES, Route
-from proofs.engines import RedisClient
+from proofs.engines import EngineClient
 from proofs.proof import Run
 from proofs.servers import Server
 
@@ -128,7 +128,7 @@ async def a_lookup_takes_the_same_road(run: Run, server: Server, keys: Keys, nam
     run.figure("time of a lookup, another tenant's to nobody's (medians)", f"{ratio:.3f}")
 
 
-async def _commands(engine: RedisClient, client: Client, path: str) -> str:
+async def _commands(engine: EngineClient, client: Client, path: str) -> str:
     """What one lookup costs at the engine: as it is most often, since other work goes on there."""
     seen = Counter[str]()
     for _ in range(25):
@@ -139,7 +139,7 @@ async def _commands(engine: RedisClient, client: Client, path: str) -> str:
     return seen.most_common(1)[0][0]
 
 
-def _calls(engine: RedisClient) -> dict[str, int]:
+def _calls(engine: EngineClient) -> dict[str, int]:
     counted = ("evalsha", "hgetall", "hmget", "hget", "xrange", "xrevrange", "get", "exists")
     stats = engine.info("commandstats")
     return {name: about["calls"] for name, about in stats.items() if name.removeprefix("cmdstat_") in counted}

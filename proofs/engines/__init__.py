@@ -9,6 +9,6 @@ The processes stay in the process group of whoever starts them, so that a signal
 
 from proofs.engines.cluster import Cluster
 from proofs.engines.sentinels import MASTER, Sentinels
-from proofs.engines.single import Engine, RedisClient, eventually, free_port
+from proofs.engines.single import Engine, EngineClient, eventually, free_port
 
-__all__ = ["MASTER", "Cluster", "Engine", "RedisClient", "Sentinels", "eventually", "free_port"]
+__all__ = ["MASTER", "Cluster", "Engine", "EngineClient", "Sentinels", "eventually", "free_port"]

@@ -21,7 +21,7 @@ PATIENCE_S = 30.0
 NODE_TIMEOUT_MS = 1_000
 """How long a node of a cluster, or a master, is silent before the others take it for dead."""
 
-RedisClient = Any
+EngineClient = Any
 """A client of redis-py. Any: its command methods are typed for both of their uses, blocking and not, so that what they
 give fits neither."""
 
@@ -64,7 +64,7 @@ class Engine:
         self.binary: Path = Path(binary or find_binary())
         self.options: dict[str, Any] = {**DURABLE, **{k.replace("_", "-"): v for k, v in options.items()}}
         self.process: subprocess.Popen[bytes] | None = None
-        self.client: RedisClient = Redis(port=self.port, decode_responses=True, socket_timeout=5, protocol=2)
+        self.client: EngineClient = Redis(port=self.port, decode_responses=True, socket_timeout=5, protocol=2)
 
     @property
     def url(self) -> str:

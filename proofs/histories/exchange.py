@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from proofs.client import Answer, Client
-from proofs.engines import RedisClient
+from proofs.engines import EngineClient
 from proofs.proof import Breach
 from proofs.servers import Server
 
@@ -99,7 +99,7 @@ class Exchange:
 class EngineClock:
     """The engine's clock as this process can know it: between two bounds, from when it was asked."""
 
-    def __init__(self, engine: RedisClient) -> None:
+    def __init__(self, engine: EngineClient) -> None:
         self._engine = engine
         self._low, self._high = 1 << 62, -(1 << 62)
         self.sample()

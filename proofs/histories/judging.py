@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from proofs.engines import RedisClient
+from proofs.engines import EngineClient
 from proofs.histories import logs
 from proofs.histories.call import Call, Deadline, Decide, LeaseEnd, SessionEnd
 from proofs.histories.exchange import EngineClock
@@ -38,7 +38,7 @@ class Tally:
 class Judge:
     """Raises `Breach` with the first fault of a session."""
 
-    def __init__(self, engine: RedisClient) -> None:
+    def __init__(self, engine: EngineClient) -> None:
         self.tally = Tally()
         self._engine = engine
         self._feeds: dict[str, str] = {}

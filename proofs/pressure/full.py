@@ -11,7 +11,7 @@ from typing import Any
 from redis import from_url
 
 from proofs.client import Answer, Client, expect
-from proofs.engines import RedisClient
+from proofs.engines import EngineClient
 from proofs.pressure.stage import LOAD, MB, Accounts, Stage, create, events
 from proofs.servers import Server, running
 
@@ -31,7 +31,7 @@ async def memory(stage: Stage) -> None:
             await _memory(stage, server, engine, "embedded")
 
 
-async def _memory(stage: Stage, server: Server, engine: RedisClient, name: str) -> None:
+async def _memory(stage: Stage, server: Server, engine: EngineClient, name: str) -> None:
     run, accounts = stage.run, Accounts(stage.run)
     await create(server, name, "old")
     async with server.client() as client:
@@ -87,7 +87,7 @@ async def _readable(stage: Stage, client: Client, name: str, accounts: Accounts)
         stage.run.check(answer.status in allowed, f"a full store: GET {path} hears {answer}")
 
 
-async def _makes_room(stage: Stage, client: Client, engine: RedisClient) -> None:
+async def _makes_room(stage: Stage, client: Client, engine: EngineClient) -> None:
     """A session can be deleted, for that is what makes room."""
     before = engine.info("memory")["used_memory"]
     deleted = await client.request("DELETE", "/v1/sessions/old")

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.scripts import ScriptCall
 from eventstore.redis_keys import Keys
 from projections.projector.generation import PROJECT
@@ -19,7 +19,7 @@ from projections.projector.partition import Projector
 from projections.projector.rebuild import SWITCH, Rebuild
 from proofs.stores import offline
 
-Work = Callable[[Connection, Keys], Awaitable[object]]
+Work = Callable[[RedisClient, Keys], Awaitable[object]]
 Where = Literal["before", "after"]
 Stop = tuple[int, Where]
 """At which write, from 1."""
@@ -63,7 +63,7 @@ class Held:
 def projecting(url: str, partition: int, *stops: Stop) -> Held:
     """A projector of the partition, which stops before or after some of its writes."""
 
-    async def work(client: Connection, keys: Keys) -> None:
+    async def work(client: RedisClient, keys: Keys) -> None:
         await Projector(client, keys, partition).catch_up()
 
     return _forked(url, work, PROJECT, *stops)
@@ -80,7 +80,7 @@ def about_to_switch(url: str, partition: int) -> Held:
 
 
 def _rebuild(partition: int) -> Work:
-    async def work(client: Connection, keys: Keys) -> None:
+    async def work(client: RedisClient, keys: Keys) -> None:
         await Rebuild(client, keys).partition(partition)
 
     return work
@@ -134,5 +134,5 @@ def _stopping(run: Callable[[ScriptCall], Awaitable[Any]], stop: _Stopping) -> C
     return stopping
 
 
-def _replace(connection: Connection, run: Callable[[ScriptCall], Awaitable[Any]]) -> None:
+def _replace(connection: RedisClient, run: Callable[[ScriptCall], Awaitable[Any]]) -> None:
     connection.run = run  # pyright: ignore[reportAttributeAccessIssue]  # a method of this one object

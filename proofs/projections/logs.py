@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from proofs.engines import RedisClient
+from proofs.engines import EngineClient
 from proofs.model.fold import Event, Session, canonical, folded
 
 _KEY = re.compile(r"layby:\{p(\d+)\}:proj:([^:]+):(.+)")
@@ -15,7 +15,7 @@ _KEY = re.compile(r"layby:\{p(\d+)\}:proj:([^:]+):(.+)")
 class Stored:
     """One store."""
 
-    def __init__(self, client: RedisClient) -> None:
+    def __init__(self, client: EngineClient) -> None:
         self._client = client
 
     @property

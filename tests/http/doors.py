@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from eventstore.api_keys.keyring import Keyring
 from eventstore.domain.api_keys import SCOPES
 from eventstore.embedded.engine import engine_url
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from tests.integration.stores import chosen
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Doors:
     def _do(self, work: Callable[[Keyring], Awaitable[T]]) -> T:
         async def run() -> T:
             async with engine_url(chosen(data_dir=self._server.data_dir), share=True) as url:
-                connection = Connection(url)
+                connection = RedisClient(url)
                 try:
                     return await work(Keyring(connection))
                 finally:

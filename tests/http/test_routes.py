@@ -15,10 +15,10 @@ from redis import Redis
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.http.body_budget import Budget
+from api.http.body_budget import BodyBudget
 from api.http.router import Route, Router
 from api.metrics.registry import Metrics
-from api.middleware.error_boundary import Edge
+from api.middleware.error_boundary import ErrorBoundary
 from eventstore.domain.errors import CallNotFound, StoreUnavailable
 from eventstore.domain.values.field_types import SESSION_ID
 from eventstore.embedded.data_directory import DataDirectory
@@ -151,7 +151,7 @@ def test_a_large_body_is_no_large_header(api):
 
 
 def client_of(*routes, **options):
-    app = Edge(Router(routes), Metrics(), Budget(1024))
+    app = ErrorBoundary(Router(routes), Metrics(), BodyBudget(1024))
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", **options)
 
 

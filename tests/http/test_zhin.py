@@ -10,10 +10,10 @@ import time
 import httpx
 import pytest
 
-from api.http.body_budget import Budget
+from api.http.body_budget import BodyBudget
 from api.http.router import Route, Router
 from api.metrics.registry import Metrics
-from api.middleware.error_boundary import Edge
+from api.middleware.error_boundary import ErrorBoundary
 from api.zhin.answers import guarded
 from eventstore.domain.errors import InternalError, MissingScope, Overloaded, StoreFull, StoreUnavailable, Unauthorized
 
@@ -399,7 +399,7 @@ def test_every_fault_has_the_form_of_the_mount(error, status, code, headers):
     async def fail(_):
         raise error
 
-    app = Edge(Router([Route("GET", "/zhin/x", guarded(fail))]), Metrics(), Budget(1024))
+    app = ErrorBoundary(Router([Route("GET", "/zhin/x", guarded(fail))]), Metrics(), BodyBudget(1024))
 
     async def ask():
         transport = httpx.ASGITransport(app)

@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 from eventstore.commit.batch import Answer, Retry
 from eventstore.domain.commands import Command, CreateSession, NewEvent
 from eventstore.event_store import EventStore, open_store
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.settings import Settings
 from eventstore.support.timing import TIMING, Timing
 from projections.read_models import ReadModels
@@ -47,7 +47,7 @@ def generator(items: AsyncIterator[T]) -> AsyncGenerator[T]:
 
 async def open_at(url: str, settings: Settings, *, start: bool = True, timing: Timing = TIMING) -> EventStore:
     """A store with a client of its own, as a process has. End it with `close`."""
-    client = Connection(url, timing=timing)
+    client = RedisClient(url, timing=timing)
     try:
         return await open_store(client, settings, start=start)
     except BaseException:
@@ -61,7 +61,7 @@ async def close(store: EventStore) -> None:
     await client_of(store).close()
 
 
-def client_of(store: EventStore) -> Connection:
+def client_of(store: EventStore) -> RedisClient:
     """The client of a store: to look at what it has written, past the store itself."""
     return store._client
 

@@ -18,7 +18,7 @@ from eventstore.event_store import EventStore
 from eventstore.log.notifications import CommitNotifier
 from eventstore.log.subscriber import Subscriber
 from eventstore.redis_client import node
-from eventstore.redis_client.client import MAX_CONNECTIONS, Connection
+from eventstore.redis_client.client import MAX_CONNECTIONS, RedisClient
 from eventstore.redis_keys import Keys
 from eventstore.support.tasks import end
 from eventstore.support.timing import Timing
@@ -33,17 +33,17 @@ S1 = Keys(4).session(TENANT, "s1")
 
 
 @pytest.fixture
-async def connection(proxy: Proxy, redis: Redis) -> AsyncGenerator[Connection]:
-    line = Connection(proxy.url)
+async def connection(proxy: Proxy, redis: Redis) -> AsyncGenerator[RedisClient]:
+    line = RedisClient(proxy.url)
     await line.command("PING")
     yield line
     await line.close()
 
 
 @pytest.fixture
-async def quick(proxy: Proxy, redis: Redis) -> AsyncGenerator[Connection]:
+async def quick(proxy: Proxy, redis: Redis) -> AsyncGenerator[RedisClient]:
     """One that gives up soon."""
-    line = Connection(proxy.url, timing=QUICK)
+    line = RedisClient(proxy.url, timing=QUICK)
     await line.command("PING")
     yield line
     await line.close()
@@ -59,7 +59,7 @@ async def quick(proxy: Proxy, redis: Redis) -> AsyncGenerator[Connection]:
         "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
     ],
 )
-async def test_passing_trouble_is_tried_again(connection: Connection, proxy: Proxy, error: str) -> None:
+async def test_passing_trouble_is_tried_again(connection: RedisClient, proxy: Proxy, error: str) -> None:
     await connection.run(load_call(S1))
     for attempt in (lambda: connection.command("GET", "x"), lambda: connection.run(load_call(S1))):
         proxy.answers = [f"-{error}\r\n".encode()] * 3
@@ -78,7 +78,7 @@ async def test_passing_trouble_is_tried_again(connection: Connection, proxy: Pro
     ],
 )
 async def test_a_refusal_to_write_has_its_word(
-    connection: Connection, proxy: Proxy, error: str, problem: type[LaybyError]
+    connection: RedisClient, proxy: Proxy, error: str, problem: type[LaybyError]
 ) -> None:
     for attempt in (lambda: connection.command("SET", "x", 1), lambda: connection.run(load_call(S1))):
         proxy.answers = [f"-{error}\r\n".encode()]
@@ -87,7 +87,7 @@ async def test_a_refusal_to_write_has_its_word(
 
 
 async def test_an_engine_that_is_gone_is_told_within_the_budget_and_then_at_once(
-    quick: Connection, proxy: Proxy
+    quick: RedisClient, proxy: Proxy
 ) -> None:
     await proxy.down()
     for patience in (QUICK.retry_s + 1, 0.5):
@@ -99,7 +99,7 @@ async def test_an_engine_that_is_gone_is_told_within_the_budget_and_then_at_once
     assert await quick.command("PING")
 
 
-async def test_a_moment_without_the_engine_is_not_noticed(connection: Connection, proxy: Proxy) -> None:
+async def test_a_moment_without_the_engine_is_not_noticed(connection: RedisClient, proxy: Proxy) -> None:
     await proxy.down()
     waiting = asyncio.create_task(connection.command("PING"))
     await asyncio.sleep(0.3)
@@ -108,7 +108,7 @@ async def test_a_moment_without_the_engine_is_not_noticed(connection: Connection
 
 
 async def test_callers_that_go_away_leave_no_connection_behind(
-    connection: Connection, proxy: Proxy, redis: Redis
+    connection: RedisClient, proxy: Proxy, redis: Redis
 ) -> None:
     for _ in range(20):
         proxy.hold()
@@ -249,7 +249,7 @@ async def test_a_subscription_that_is_quiet_for_longer_than_the_url_allows_other
     engine: HeldEngine, redis: Redis, monkeypatch: pytest.MonkeyPatch, option: str, ping_every_s: float
 ) -> None:
     monkeypatch.setattr("eventstore.log.subscriber.PING_EVERY_S", ping_every_s)
-    connection, keys, resyncs = Connection(f"{engine.url}?{option}"), Keys(4), list[None]()
+    connection, keys, resyncs = RedisClient(f"{engine.url}?{option}"), Keys(4), list[None]()
     notifier = CommitNotifier(keys)
     monkeypatch.setattr(notifier, "announcements_missed", lambda: resyncs.append(None))
 
@@ -267,7 +267,7 @@ async def test_a_subscription_that_is_quiet_for_longer_than_the_url_allows_other
         await connection.close()
 
 
-async def test_an_engine_that_still_hangs_is_told_within_a_second(quick: Connection, proxy: Proxy) -> None:
+async def test_an_engine_that_still_hangs_is_told_within_a_second(quick: RedisClient, proxy: Proxy) -> None:
     proxy.hold()
     soon = (0, QUICK.probe_s + 0.5)
     for least, most in ((0.8 * QUICK.reply_s, QUICK.reply_s + 1.5), soon, soon):
@@ -294,7 +294,7 @@ async def let_go(redis: Redis, blocking: list[asyncio.Task[Any]]) -> None:
 
 
 async def test_connections_that_are_all_busy_are_no_outage(
-    connection: Connection, redis: Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    connection: RedisClient, redis: Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node, "PATIENCE_S", 0.2)
     blocking = [asyncio.create_task(connection.command("BLPOP", f"none{n}", 4)) for n in range(MAX_CONNECTIONS)]
@@ -308,7 +308,7 @@ async def test_connections_that_are_all_busy_are_no_outage(
 
 
 async def test_whoever_waits_for_a_connection_is_passed_by_nobody(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch
+    connection: RedisClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many come again at once: else some of them wait until they are refused."""
     (engine,), served, under_way, most = connection.nodes, list[str](), 0, 0
@@ -335,7 +335,7 @@ async def test_whoever_waits_for_a_connection_is_passed_by_nobody(
 
 
 async def test_those_who_wait_when_the_engine_goes_away_hear_of_it_together(
-    connection: Connection, redis: Redis, monkeypatch: pytest.MonkeyPatch
+    connection: RedisClient, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = [asyncio.create_task(connection.command("BLPOP", f"none{n}", 4)) for n in range(node.AT_ONCE)]
     await asyncio.sleep(0)
@@ -355,7 +355,7 @@ async def test_those_who_wait_when_the_engine_goes_away_hear_of_it_together(
     assert asked < node.AT_ONCE
 
 
-async def test_scripts_run_together_and_the_first_refusal_is_raised(connection: Connection, redis: Redis) -> None:
+async def test_scripts_run_together_and_the_first_refusal_is_raised(connection: RedisClient, redis: Redis) -> None:
     assert [reply[1][0] for reply in await connection.run_each([load_call(S1)] * 3)] == [None] * 3
     assert await connection.run_each([]) == []
     await redis.set(S1.head, "no hash")

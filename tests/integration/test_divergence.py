@@ -19,7 +19,7 @@ from eventstore.domain.errors import Diverged, SessionNotFound, StoreUnavailable
 from eventstore.event_store import EventStore
 from eventstore.feed import divergence
 from eventstore.feed.cursor import NONE
-from eventstore.feed.divergence import LostSession, Records
+from eventstore.feed.divergence import DivergenceLog, LostSession
 from eventstore.feed.entries import entry_text
 from eventstore.feed.tenant_feed import FeedItem
 from projections.projector.generation import PROJECT
@@ -179,13 +179,13 @@ async def test_a_cursor_tells_it_though_the_server_that_wrote_is_gone(stores: St
     writer = await stores.open(start=False)
     cursor = await lose_three(stores, writer)
     other = await stores.open(start=False)
-    assert await Records(client_of(other)).all() == []
+    assert await DivergenceLog(client_of(other)).all() == []
     error = await refused(other, cursor)
-    (loss,) = await Records(client_of(other)).all()
+    (loss,) = await DivergenceLog(client_of(other)).all()
     assert loss.partition == other.session_keys(TENANT, "s1").partition.number
     assert (loss.sessions, error.members["sessions"]) == ([], [])
     await refused(other, cursor)
-    assert await Records(client_of(other)).all() == [loss], "recorded once"
+    assert await DivergenceLog(client_of(other)).all() == [loss], "recorded once"
 
 
 async def test_an_open_stream_is_cut_and_tells_nothing_that_came_after_the_loss(stores: Stores) -> None:
@@ -363,7 +363,7 @@ async def test_a_server_notices_by_itself_and_names_what_it_knows(
 
     store.listen(Counting())
     await lose_three(stores, store)
-    records = Records(client_of(store))
+    records = DivergenceLog(client_of(store))
     await until(lambda: records.all())
     (loss,) = await records.all()
     assert loss.sessions == [LostSession(TENANT, "s1", acknowledged=5, common=2)]
@@ -382,7 +382,7 @@ async def test_a_loss_is_noticed_though_newer_commits_came_before_anybody_looked
     for _ in range(3):
         await send(store, note("other"))
     await store._monitor.check()
-    (loss,) = await Records(client_of(store)).all()
+    (loss,) = await DivergenceLog(client_of(store)).all()
     assert loss.sessions == [LostSession(TENANT, "s1", acknowledged=5, common=2)]
 
 
@@ -394,7 +394,7 @@ async def test_sessions_and_deletions_that_were_lost_whole_are_named(stores: Sto
     await store.delete(TENANT, "s1")
     await stores.lose()
     await store._monitor.check()
-    found = [one for loss in await Records(client_of(store)).all() for one in loss.sessions]
+    found = [one for loss in await DivergenceLog(client_of(store)).all() for one in loss.sessions]
     assert sorted((one.session_id, one.acknowledged, one.common) for one in found) == [("gone", 1, 0), ("s1", 0, 0)]
 
 
@@ -402,7 +402,7 @@ async def test_what_was_acknowledged_by_an_operator_is_not_recorded_again(stores
     store = await stores.open(start=False)
     cursor = await lose_three(stores, store)
     await store._monitor.check()
-    records = Records(client_of(store))
+    records = DivergenceLog(client_of(store))
     assert await records.all()
     await records.acknowledge(await records.all(), await records.now())
     assert await records.all() == []
@@ -412,7 +412,7 @@ async def test_what_was_acknowledged_by_an_operator_is_not_recorded_again(stores
 
 async def test_what_was_noticed_after_it_was_told_is_not_forgotten(plain: Losing) -> None:
     store = await Stores(plain).open(start=False)
-    records = Records(client_of(store))
+    records = DivergenceLog(client_of(store))
     soon = await records.now() + 60_000  # what is lost is newer than what anybody has acknowledged
 
     async def lose(number: int, *names: str) -> None:
@@ -441,7 +441,7 @@ async def test_a_flushed_store_is_told_and_goes_on(plain: Losing) -> None:
     await until(lambda: len(tail.lines) == 1)
     await client_of(store).command("FLUSHALL")
     error = await refused(store, item.cursor)
-    assert [loss.common for loss in await Records(client_of(store)).all()] == [NONE]
+    assert [loss.common for loss in await DivergenceLog(client_of(store)).all()] == [NONE]
     await store._monitor.check()
     assert isinstance(await tail.cut(), Diverged)
     assert int(await client_of(store).command("HGET", "layby:store", "partitions")) == PARTITIONS
@@ -472,14 +472,14 @@ async def test_nothing_is_noticed_where_nothing_was_lost(plain: Losing, monkeypa
     for store in servers:
         store._monitor.schedule_check()
         await store._monitor.check()
-        assert await Records(client_of(store)).all() == []
+        assert await DivergenceLog(client_of(store)).all() == []
         await close(store)
 
 
 async def test_the_record_stays_small(plain: Losing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(divergence, "MOST_FIELDS", 8)
     store = await Stores(plain).open(start=False)
-    records = Records(client_of(store))
+    records = DivergenceLog(client_of(store))
     for number in range(12):
         sessions = [LostSession(TENANT, f"s{n}", 5, 2) for n in range(12)]
         await records.add([divergence.Divergence(number, 0, (1, 0), (1 << 44, 0), sessions)])

@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 
 from eventstore.redis_client.connections import is_quiet
 from eventstore.redis_client.node import MAX_CONNECTIONS, connect
-from eventstore.redis_client.round_trip import Exchange
+from eventstore.redis_client.round_trip import RoundTrips
 from proofs import faults
 from tests.architecture.tree import ROOT
 from tests.integration.stores import until
@@ -33,7 +33,7 @@ async def client(engine: HeldEngine, redis: Redis) -> Any:
     await one.connection_pool.disconnect()
 
 
-async def ids(exchange: Exchange, at_once: int = 1) -> list[int]:
+async def ids(exchange: RoundTrips, at_once: int = 1) -> list[int]:
     """Of the connections that as many round trips at once take."""
     found = await asyncio.gather(*(exchange.run([("CLIENT", "ID")], 5) for _ in range(at_once)))
     return sorted(reply for [reply] in found)
@@ -45,20 +45,20 @@ async def blocked(redis: Redis, count: int = 1) -> bool:
 
 
 async def test_replies_come_in_the_order_of_the_commands_and_a_refusal_in_its_place(client: Any) -> None:
-    replies = await Exchange(client.connection_pool).run([("ECHO", b"\xff"), ("NOSUCH",), ("ECHO", 2)], 5)
+    replies = await RoundTrips(client.connection_pool).run([("ECHO", b"\xff"), ("NOSUCH",), ("ECHO", 2)], 5)
     assert (replies[0], replies[2]) == (b"\xff", b"2")
     assert isinstance(replies[1], redis_errors.ResponseError)
 
 
 async def test_a_connection_is_used_again_and_as_many_as_are_needed_at_once(client: Any) -> None:
-    exchange = Exchange(client.connection_pool)
+    exchange = RoundTrips(client.connection_pool)
     assert await ids(exchange) == await ids(exchange)
     several = await ids(exchange, 4)
     assert (len(set(several)), await ids(exchange, 4)) == (4, several)
 
 
 async def test_a_connection_that_was_cut_while_nobody_used_it_is_replaced_at_once(client: Any, redis: Redis) -> None:
-    exchange = Exchange(client.connection_pool)
+    exchange = RoundTrips(client.connection_pool)
     before = await ids(exchange, 3)
     for one in before:
         await redis.execute_command("CLIENT", "KILL", "ID", one)
@@ -73,7 +73,7 @@ async def test_a_connection_that_was_cut_while_nobody_used_it_is_replaced_at_onc
 
 
 async def test_one_that_is_late_is_closed_so_that_nobody_hears_its_reply(client: Any) -> None:
-    exchange = Exchange(client.connection_pool)
+    exchange = RoundTrips(client.connection_pool)
     [before] = await ids(exchange)
     with pytest.raises(redis_errors.TimeoutError):
         await exchange.run([("BLPOP", "nothing", 1)], 0.05)
@@ -83,12 +83,12 @@ async def test_one_that_is_late_is_closed_so_that_nobody_hears_its_reply(client:
 
 
 async def test_replies_that_keep_coming_may_take_longer_in_all(client: Any) -> None:
-    exchange = Exchange(client.connection_pool)
+    exchange = RoundTrips(client.connection_pool)
     assert await exchange.run([("BLPOP", "nothing", "0.2")] * 4, 0.5) == [None] * 4
 
 
 async def test_a_round_trip_that_is_cancelled_leaves_no_connection_behind_that_waits(client: Any, redis: Redis) -> None:
-    exchange = Exchange(client.connection_pool)
+    exchange = RoundTrips(client.connection_pool)
     for _ in range(2 * MAX_CONNECTIONS):
         waiting = asyncio.create_task(exchange.run([("BLPOP", "nothing", 5)], 5))
         await until(lambda: blocked(redis))
@@ -100,7 +100,7 @@ async def test_a_round_trip_that_is_cancelled_leaves_no_connection_behind_that_w
 
 
 async def test_an_engine_that_is_gone_is_an_error_of_connections_and_is_found_again(client: Any, redis: Redis) -> None:
-    exchange = Exchange(client.connection_pool)
+    exchange = RoundTrips(client.connection_pool)
     [one] = await ids(exchange)
     under_way = asyncio.create_task(exchange.run([("BLPOP", "nothing", 2)], 5))
     await until(lambda: blocked(redis))

@@ -501,7 +501,7 @@ async def test_no_error_ends_the_search_for_lost_news(opened: Open, monkeypatch:
 
 
 async def test_news_cost_followers_that_are_busy_nothing():
-    board, idle, late = follower.Board(), asyncio.Event(), asyncio.Event()
+    board, idle, late = follower.PartitionChanges(), asyncio.Event(), asyncio.Event()
     board.idle.add(idle)
     for partition in (3, 1, 3, 2):
         board.partition_changed(partition)

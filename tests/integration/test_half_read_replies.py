@@ -12,9 +12,9 @@ import pytest
 from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection
 
-from eventstore.redis_client.connections import Link
+from eventstore.redis_client.connections import TrackedConnection
 from eventstore.redis_client.node import AWAY, connect
-from eventstore.redis_client.round_trip import Exchange
+from eventstore.redis_client.round_trip import RoundTrips
 from eventstore.support.timing import TIMING
 from tests.integration.played_engine import client_of, introduced
 from tests.integration.stores import until
@@ -56,7 +56,7 @@ def used(client: Any, monkeypatch: pytest.MonkeyPatch) -> list[AbstractConnectio
 async def test_refusals_in_the_middle_stand_in_their_places_and_close_nothing(
     client: Any, used: list[AbstractConnection]
 ) -> None:
-    exchange = Exchange(client.connection_pool)
+    exchange = RoundTrips(client.connection_pool)
     commands = [("NOSUCH",) if number % 7 == 3 else ("ECHO", number) for number in range(50)]
     replies = await exchange.run(commands, 5)
     for number, reply in enumerate(replies):
@@ -72,7 +72,7 @@ async def test_refusals_in_the_middle_stand_in_their_places_and_close_nothing(
 async def test_a_round_trip_that_is_cancelled_between_its_replies_closes_its_connection(
     client: Any, used: list[AbstractConnection]
 ) -> None:
-    exchange = Exchange(client.connection_pool)
+    exchange = RoundTrips(client.connection_pool)
     await exchange.run([("ECHO", "before")], 5)
     [connection], _ = set(used), used.clear()
     waiting = asyncio.create_task(exchange.run([("ECHO", "theirs"), ("BLPOP", "nothing", 1), ("ECHO", "theirs")], 5))
@@ -87,7 +87,7 @@ async def test_a_round_trip_that_is_cancelled_between_its_replies_closes_its_con
 async def test_whatever_ends_a_round_trip_closes_its_connection(
     client: Any, used: list[AbstractConnection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exchange = Exchange(client.connection_pool)
+    exchange = RoundTrips(client.connection_pool)
     await exchange.run([("ECHO", "before")], 5)
     [connection] = set(used)
 
@@ -105,7 +105,7 @@ async def test_whatever_ends_a_round_trip_closes_its_connection(
 async def test_the_socket_timeout_of_the_url_does_not_cut_a_round_trip_short(engine: HeldEngine) -> None:
     client = connect(f"{engine.url}?socket_timeout=0.1")
     try:
-        assert await Exchange(client.connection_pool).run([("BLPOP", "nothing", "0.4")], 5) == [None]
+        assert await RoundTrips(client.connection_pool).run([("BLPOP", "nothing", "0.4")], 5) == [None]
     finally:
         await client.aclose()
         await client.connection_pool.disconnect()
@@ -115,7 +115,7 @@ async def test_redis_py_times_its_own_work_again_once_the_round_trip_is_over(
     client: Any, used: list[AbstractConnection]
 ) -> None:
     client.connection_pool.connection_kwargs["socket_timeout"] = TIMING.reply_s  # the stand-in has none of its own
-    exchange = Exchange(client.connection_pool)
+    exchange = RoundTrips(client.connection_pool)
     await exchange.run([("NOSUCH",)], 5)
     with pytest.raises(redis_errors.TimeoutError):
         await exchange.run([("BLPOP", "nothing", 1)], 0.05)
@@ -138,7 +138,7 @@ async def test_half_a_reply_is_closed_with_its_connection_where_the_caller_goes_
         await reader.read()
 
     async with client_of(answer) as client:
-        exchange = Exchange(client.connection_pool)
+        exchange = RoundTrips(client.connection_pool)
         waiting = asyncio.create_task(exchange.run([("ECHO", "theirs")] * 2, 5))
         await half_sent.wait()
         waiting.cancel()
@@ -161,7 +161,7 @@ async def test_a_refusal_of_the_connection_itself_ends_the_round_trip_and_closes
         await reader.read()
 
     async with client_of(answer) as client:
-        exchange = Exchange(client.connection_pool)
+        exchange = RoundTrips(client.connection_pool)
         with pytest.raises(redis_errors.ConnectionError, match=refusal.partition(" ")[2]):
             await exchange.run([("ECHO", "theirs")] * 3, 5)
         assert await exchange.run([("ECHO", "mine")], 5) == [b"mine"]
@@ -184,7 +184,7 @@ async def test_many_large_replies_may_take_longer_than_one_patience() -> None:
         await reader.read()
 
     async with client_of(answer) as client:
-        replies = await Exchange(client.connection_pool).run([("GET", "layby:x")] * count, patience_s)
+        replies = await RoundTrips(client.connection_pool).run([("GET", "layby:x")] * count, patience_s)
     assert replies == [b"%d" % number * MIB for number in range(count)]
 
 
@@ -203,7 +203,7 @@ async def test_a_request_that_nobody_takes_in_is_given_up_after_one_patience() -
 
     async with client_of(take_nothing) as client, asyncio.timeout(15):
         with pytest.raises(redis_errors.TimeoutError):
-            await Exchange(client.connection_pool).run([("SET", "layby:x", bytes(64 * MIB))], 0.2)
+            await RoundTrips(client.connection_pool).run([("SET", "layby:x", bytes(64 * MIB))], 0.2)
         given_up.set()
         await closed.wait()
 
@@ -219,8 +219,8 @@ async def test_a_connection_that_the_network_gave_up_is_no_empty_reply(monkeypat
         raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
 
     async with client_of(answer) as client:
-        exchange, pool = Exchange(client.connection_pool), client.connection_pool
-        connection: Link = await pool.get_connection()
+        exchange, pool = RoundTrips(client.connection_pool), client.connection_pool
+        connection: TrackedConnection = await pool.get_connection()
         await pool.release(connection)
         with monkeypatch.context() as patch:
             patch.setattr(asyncio.StreamReader, "read", give_up)

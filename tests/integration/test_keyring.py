@@ -14,12 +14,12 @@ import pytest
 from redis.asyncio import Redis
 
 from eventstore.api_keys import keyring as keyrings
-from eventstore.api_keys.cache import KeyringCopy
-from eventstore.api_keys.keyring import Keyring, NameTaken, NoSuchKey, Reading
+from eventstore.api_keys.cache import KeyringCache
+from eventstore.api_keys.keyring import Keyring, KeyringReading, NameTaken, NoSuchKey
 from eventstore.domain import api_keys
 from eventstore.domain.api_keys import WrongWord
 from eventstore.domain.errors import StoreUnavailable
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.clock import EngineClock
 from eventstore.redis_client.durability import Confirmation
 from eventstore.redis_client.scripts import ScriptCall
@@ -34,20 +34,20 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def connection(engine: HeldEngine, redis: Redis) -> AsyncGenerator[Connection]:
-    found = Connection(engine.url)
+async def connection(engine: HeldEngine, redis: Redis) -> AsyncGenerator[RedisClient]:
+    found = RedisClient(engine.url)
     yield found
     await found.command("DEL", KEYRING)
     await found.close()
 
 
 @pytest.fixture
-def keyring(connection: Connection) -> Keyring:
+def keyring(connection: RedisClient) -> Keyring:
     return Keyring(connection)
 
 
-def copy_of(keyring: Keyring) -> KeyringCopy:
-    return KeyringCopy(keyring, EngineClock())
+def copy_of(keyring: Keyring) -> KeyringCache:
+    return KeyringCache(keyring, EngineClock())
 
 
 async def test_a_key_is_found_by_its_id_and_known_by_its_hash(keyring: Keyring, redis: Redis):
@@ -60,7 +60,7 @@ async def test_a_key_is_found_by_its_id_and_known_by_its_hash(keyring: Keyring, 
 
 
 async def test_of_many_at_once_one_gets_the_name(engine: HeldEngine, keyring: Keyring):
-    others = [Connection(engine.url) for _ in range(4)]
+    others = [RedisClient(engine.url) for _ in range(4)]
     work = [Keyring(other).create("svc", ["read"]) for other in others * 4]
     made = await asyncio.gather(*work, return_exceptions=True)
     assert sum(isinstance(one, NameTaken) for one in made) == 15
@@ -112,12 +112,12 @@ async def test_the_version_changes_with_every_change_and_with_no_look(keyring: K
     assert (await keyring.read()).version == versions[2]
 
 
-async def test_a_repeated_script_changes_nothing(connection: Connection, keyring: Keyring):
+async def test_a_repeated_script_changes_nothing(connection: RedisClient, keyring: Keyring):
     """What happens when an answer is lost; also when somebody else has revoked the key meanwhile."""
     key, _ = await keyring.create("svc", ["read"])
     holder = await connection.command("HGET", KEYRING, "name:default/svc")
     enrol = ScriptCall(
-        keyrings.ENROL, [KEYRING], ["name:default/svc", holder, f"key:{key.key_id}", key.record(), "again"]
+        keyrings.CREATE, [KEYRING], ["name:default/svc", holder, f"key:{key.key_id}", key.record(), "again"]
     )
     assert await connection.run(enrol) == [b"ok"]
     await keyring.revoke("svc")
@@ -157,7 +157,7 @@ async def test_a_key_is_judged_by_the_engine_that_has_it_now(keyring: Keyring, m
     key, _ = await keyring.create("svc", ["read"], lives_ms=600_000)
     copy, read = copy_of(keyring), keyring.read
 
-    async def ahead(known: str = "") -> Reading:
+    async def ahead(known: str = "") -> KeyringReading:
         reading = await read(known)
         return replace(reading, now=reading.now + 3_600_000)
 
@@ -171,7 +171,7 @@ async def test_a_key_is_judged_by_the_engine_that_has_it_now(keyring: Keyring, m
 
 async def test_while_the_store_is_away_the_last_keys_count(keyring: Keyring, proxy: Proxy):
     key, _ = await keyring.create("svc", ["read"])
-    through = Connection(proxy.url, timing=QUICK)
+    through = RedisClient(proxy.url, timing=QUICK)
     copy = copy_of(Keyring(through))
     await copy.read()
     await proxy.down()
@@ -203,7 +203,7 @@ async def test_a_store_that_comes_back_empty_opens_nothing(keyring: Keyring, red
 
 
 async def test_a_copy_follows_by_itself(keyring: Keyring):
-    copy = KeyringCopy(keyring, EngineClock(), Timing(keys_read_every_s=0.05))
+    copy = KeyringCache(keyring, EngineClock(), Timing(keys_read_every_s=0.05))
     await copy.read()
     task = asyncio.create_task(copy.run())
     key, _ = await keyring.create("svc", ["read"])
@@ -217,7 +217,7 @@ async def test_a_copy_follows_by_itself(keyring: Keyring):
 
 
 @pytest.mark.parametrize(("wanted", "reached"), [("memory", "memory"), ("fsync", "fsync"), ("replicated:1", "fsync")])
-async def test_a_change_tells_what_the_engine_has_confirmed(connection: Connection, wanted: str, reached: str):
+async def test_a_change_tells_what_the_engine_has_confirmed(connection: RedisClient, wanted: str, reached: str):
     if wanted != "memory":
         await skip_without_waitaof(connection.client)
     asked = Confirmation(Durability.parse(wanted), synced=False, can_wait=True)

@@ -16,7 +16,7 @@ import pytest
 from redis.exceptions import ConnectionError as Lost
 
 from eventstore.redis_client.node import AWAY, Node, Request, connect
-from eventstore.redis_client.sentinel import Watched
+from eventstore.redis_client.sentinel import SentinelTopology
 from eventstore.redis_client.url import parse
 from tests.integration.played_engine import client_of, introduced
 
@@ -111,5 +111,5 @@ async def test_every_way_to_an_engine_tells_that_it_is_lost(url: str) -> None:
 
 
 async def test_so_does_the_way_to_a_sentinel() -> None:
-    for sentinel in Watched(parse("redis+sentinel://a,b/master"))._sentinels.sentinels:
+    for sentinel in SentinelTopology(parse("redis+sentinel://a,b/master"))._sentinels.sentinels:
         assert sentinel.connection_pool.connection_class.__module__ == "eventstore.redis_client.connections"

@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 
 from eventstore.event_store import EventStore
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.scripts import ScriptCall
 from projections import redis_keys
 from projections.fold import session_fold
@@ -41,7 +41,7 @@ class Killed(Exception):
     """The process is gone."""
 
 
-class Interrupted(Connection):
+class Interrupted(RedisClient):
     """Does something else when the models are written for the n-th time."""
 
     def __init__(self, url: str, instead: dict[int, Callable[[Run, ScriptCall], Awaitable[Any]]]) -> None:
@@ -71,7 +71,7 @@ async def _answer_lost(run: Run, call: ScriptCall) -> Any:
     return await run(call)
 
 
-def of_partition(store: EventStore, connection: Connection, number: int = 0, generation: str = "0") -> Generation:
+def of_partition(store: EventStore, connection: RedisClient, number: int = 0, generation: str = "0") -> Generation:
     layout = Layout(store.keys.partition(number), generation)
     return Generation(connection, store.keys, layout, served=True)
 
@@ -220,7 +220,7 @@ async def test_a_reading_that_crosses_another_projectors_write_does_not_lose_wha
     number = store.session_keys(TENANT, "s1").partition.number
     dying = Interrupted(_url(store), {2: _killed_before})
 
-    class Crossed(Connection):
+    class Crossed(RedisClient):
         left = at
 
         async def commands(self, batch: Any) -> Any:
@@ -340,7 +340,7 @@ async def test_a_commit_of_more_calls_than_lua_unpacks_at_once_is_projected(stor
 async def test_no_script_call_grows_with_what_is_to_be_projected(store: EventStore, models: ReadModels):
     sizes = list[int]()
 
-    class Measured(Connection):
+    class Measured(RedisClient):
         async def run(self, call: ScriptCall) -> Any:
             if call.script is PROJECT:
                 sizes.append(len(call.args))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from eventstore.commit.records import Page
+from eventstore.commit.records import LogPage
 from eventstore.domain.commands import ClaimCall
 from eventstore.domain.errors import InternalError, InvalidRequest, NoSuchPoint, SessionDeleted, SessionNotFound
 from eventstore.domain.values.timestamps import parse
@@ -161,7 +161,7 @@ async def test_a_snapshot_never_ends_within_a_commit(
     await create(store)
     page, late = store.page, [[note(number) for number in range(10)]]
 
-    async def after_a_commit(*place: Any, **how: Any) -> Page:
+    async def after_a_commit(*place: Any, **how: Any) -> LogPage:
         if late:
             await send(store, *late.pop())
         return await page(*place, **how)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eventstore.event_store import EventStore
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.scripts import ScriptCall
 from projections import redis_keys
 from projections.projector import lock
@@ -42,7 +42,7 @@ def _url(store: EventStore) -> str:
     return "unix://" + client_of(store).client.connection_pool.connection_kwargs["path"]
 
 
-class Slow(Connection):
+class Slow(RedisClient):
     """Stops before the n-th write of the models until it is let go."""
 
     def __init__(self, url: str, at: int = 1) -> None:

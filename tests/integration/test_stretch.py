@@ -13,7 +13,7 @@ from eventstore.domain.errors import Diverged, StoreUnavailable
 from eventstore.domain.events import parse_line
 from eventstore.event_store import EventStore
 from eventstore.log.followed_session import Chunk
-from eventstore.log.range_reader import FIRST_LINES, STRETCH_BYTES, STRETCH_LINES
+from eventstore.log.range_reader import FIRST_LINES, RANGE_BYTES, RANGE_LINES
 from eventstore.log.reader import PAGE_BYTES
 from tests.integration.conftest import OpenStore
 from tests.integration.stores import TENANT, create, generator, note, send, stream
@@ -58,9 +58,9 @@ async def test_a_tail_asks_the_script_for_the_beginning_and_a_short_rest_and_rea
     reads, chunks, seqs = counted(reading, monkeypatch), follow(reading), list[int]()
     while len(seqs) < 2701:
         chunk = await anext(chunks)
-        assert len(chunk.lines) <= (STRETCH_LINES if seqs else FIRST_LINES)
+        assert len(chunk.lines) <= (RANGE_LINES if seqs else FIRST_LINES)
         seqs += [parse_line(line).seq for line in chunk.lines]
-    rest = 2702 - (2701 - FIRST_LINES) % STRETCH_LINES
+    rest = 2702 - (2701 - FIRST_LINES) % RANGE_LINES
     assert (seqs, reads) == (list(range(1, 2702)), [1, rest])
     await chunks.aclose()
 
@@ -72,7 +72,7 @@ async def test_pages_ask_the_script_once_and_read_on_in_stretches(
     lines = [*page.lines]
     while len(lines) < 2701:
         page = await reading.page_after(TENANT, "s1", page, 600)
-        assert 0 < len(page.lines) <= STRETCH_LINES
+        assert 0 < len(page.lines) <= RANGE_LINES
         lines += page.lines
     assert ([parse_line(line).seq for line in lines], reads) == (list(range(1, 2702)), [1])
     assert (page.last_seq, (await reading.page_after(TENANT, "s1", page, 600)).lines) == (2701, [])
@@ -98,8 +98,8 @@ async def test_a_chunk_stays_small_where_lines_become_long(store: EventStore, op
         sizes.append(sum(map(len, chunk.lines)))
     assert seqs == list(range(1, 2482))
     assert max(sizes) <= PAGE_BYTES
-    turn = (1_201 - FIRST_LINES) // STRETCH_LINES + 1  # the chunk in which they do
-    assert STRETCH_BYTES - 21_000 < sizes[turn] <= STRETCH_BYTES
+    turn = (1_201 - FIRST_LINES) // RANGE_LINES + 1  # the chunk in which they do
+    assert RANGE_BYTES - 21_000 < sizes[turn] <= RANGE_BYTES
     await chunks.aclose()
 
 
@@ -111,7 +111,7 @@ async def test_the_next_stretch_is_read_while_the_last_one_is_sent(
     await anext(chunks)
     await at_rest(reading)
     await redis.delete(reading.session_keys(TENANT, "s1").events)
-    assert len((await anext(chunks)).lines) == STRETCH_LINES
+    assert len((await anext(chunks)).lines) == RANGE_LINES
     with pytest.raises(StoreUnavailable):
         await anext(chunks)
     await chunks.aclose()
@@ -152,8 +152,8 @@ async def test_a_past_that_changes_in_the_middle_of_a_history_cuts_its_stream(
     after = (await anext(chunks)).next_from - 1
     assert after > last
     await at_rest(reading)
-    kept = await stream(redis, events, "-", f"{after + STRETCH_LINES - 1}-0")
-    rest = await stream(redis, events, f"{after + STRETCH_LINES}-0")
+    kept = await stream(redis, events, "-", f"{after + RANGE_LINES - 1}-0")
+    rest = await stream(redis, events, f"{after + RANGE_LINES}-0")
     await redis.delete(events)
     for entry_id, fields in [*kept, (rest[0][0], {**rest[0][1], b"h": b"other"}), *rest[1:]]:
         await redis.xadd(events, {**fields}, entry_id)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from eventstore.commit.deadline_sweeper import AT_ONCE, SLICE, Sweeper
+from eventstore.commit.deadline_sweeper import AT_ONCE, SLICE, DeadlineSweeper
 from eventstore.domain.errors import CallAlreadyDecided, CallExpired, InvalidSnapshot, OutcomeUnknown, StoreUnavailable
 from eventstore.domain.values import timestamps
 from eventstore.event_store import EventStore
@@ -126,13 +126,13 @@ async def test_the_sweeper_hears_of_deadlines_that_another_process_set(store: Ev
 async def test_a_marker_that_goes_wakes_a_sweeper_that_knows_nothing(
     opened: OpenStore, passive: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    note_due = Sweeper.deadline_changed
+    note_due = DeadlineSweeper.deadline_changed
 
-    def only_markers(self: Sweeper, member: str, due: int | None) -> None:
+    def only_markers(self: DeadlineSweeper, member: str, due: int | None) -> None:
         if due == 0:
             note_due(self, member, due)
 
-    monkeypatch.setattr(Sweeper, "deadline_changed", only_markers)
+    monkeypatch.setattr(DeadlineSweeper, "deadline_changed", only_markers)
     await opened()
     await overdue(passive, in_ms=300)
     await until(lambda: count(passive, "input.expired"))
@@ -394,7 +394,9 @@ async def sweep_index(store: EventStore, names: list[str], *stuck: str) -> tuple
     named = [(1_000_000 + n, store.session_keys(TENANT, name)) for n, name in enumerate(names)]
     await client_of(store).commands([("ZADD", keys.partition.deadlines, due, keys.member) for due, keys in named])
     writer, most = CountingWriter(store, *stuck), list[int]()
-    sweeper = Sweeper(client_of(store), store.keys, Clocks(store.keys.partitions, shared=True), stand_in(writer))
+    sweeper = DeadlineSweeper(
+        client_of(store), store.keys, Clocks(store.keys.partitions, shared=True), stand_in(writer)
+    )
     scan, sleep, rested = sweeper._scan, sweeper._sleep, list[int]()
 
     async def measured() -> None:

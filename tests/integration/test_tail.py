@@ -13,16 +13,16 @@ import pytest
 from redis.asyncio import Redis
 
 from eventstore.commit.listener import CommitListener
-from eventstore.commit.records import Head, Page
+from eventstore.commit.records import Head, LogPage
 from eventstore.domain import events as log
 from eventstore.domain.errors import SessionDeleted, SessionNotFound, StoreUnavailable
 from eventstore.domain.session import Session
 from eventstore.event_store import EventStore
-from eventstore.log.followed_session import RECENT_LINES, Chunk, Place, Topic
+from eventstore.log.followed_session import RECENT_LINES, Chunk, FollowedSession, ReadPosition
 from eventstore.log.notifications import CommitNotifier
 from eventstore.log.subscriber import Subscriber
 from eventstore.log.tail import CHUNK_LINES, Tails
-from eventstore.redis_client.client import MAX_CONNECTIONS, Connection
+from eventstore.redis_client.client import MAX_CONNECTIONS, RedisClient
 from eventstore.redis_keys import Keys
 from tests.integration.conftest import OpenStore
 from tests.integration.stores import TENANT, create, generator, note, send, stand_in, until
@@ -282,7 +282,7 @@ async def test_tails_of_one_session_share_what_they_read(
     await until(lambda: all(reader.chunks for reader in readers))
     reads, raw_page = list[int](), other._log.raw_page
 
-    async def counted(keys: Any, start: int, limit: int) -> Page:
+    async def counted(keys: Any, start: int, limit: int) -> LogPage:
         reads.append(start)
         return await raw_page(keys, start, limit)
 
@@ -301,7 +301,7 @@ async def test_a_tail_that_is_woken_while_the_store_seems_away_looks_again(
     await reader.reached(1)
     refused, raw_page = list[int](), other._log.raw_page
 
-    async def away(keys: Any, start: int, limit: int) -> Page:
+    async def away(keys: Any, start: int, limit: int) -> LogPage:
         if len(refused) < 3:
             refused.append(start)
             raise StoreUnavailable("it does not answer")
@@ -319,7 +319,7 @@ async def test_tails_that_begin_at_once_share_their_first_read(
     await create(store)
     reads, raw_page = list[int](), store._log.raw_page
 
-    async def counted(keys: Any, start: int, limit: int) -> Page:
+    async def counted(keys: Any, start: int, limit: int) -> LogPage:
         reads.append(start)
         return await raw_page(keys, start, limit)
 
@@ -335,7 +335,7 @@ async def test_a_tail_that_shares_an_older_read_is_not_told_that_its_session_is_
 ) -> None:
     asked, answer, raw_page = asyncio.Event(), asyncio.Event(), other._log.raw_page
 
-    async def late(keys: Any, start: int, limit: int, **more: Any) -> Page:
+    async def late(keys: Any, start: int, limit: int, **more: Any) -> LogPage:
         page = await raw_page(keys, start, limit, **more)
         if not asked.is_set():
             asked.set()
@@ -355,8 +355,8 @@ async def test_a_tail_that_shares_an_older_read_is_not_told_that_its_session_is_
 
 
 async def test_many_readers_that_leave_one_by_one_take_little_time() -> None:
-    topic = Topic()
-    waiting = [asyncio.create_task(topic.changed(Place(1), 60)) for _ in range(20_000)]
+    topic = FollowedSession()
+    waiting = [asyncio.create_task(topic.changed(ReadPosition(1), 60)) for _ in range(20_000)]
     await asyncio.sleep(0)
     began = time.monotonic()
     for task in reversed(waiting):
@@ -375,7 +375,7 @@ async def test_an_announcement_may_have_more_fields_than_we_know() -> None:
 
     notifier = CommitNotifier(Keys(4))
     notifier.add(Listening())
-    subscriber = Subscriber(Connection("redis://nowhere"), Keys(4), notifier)
+    subscriber = Subscriber(RedisClient("redis://nowhere"), Keys(4), notifier)
     for data in (b"default/s1 5 77", b"default/s2 5  more", b"default/s3 deleted  and more"):
         subscriber._announced(0, data)
     assert heard == [("default/s1", 77), ("default/s2", None), ("default/s3", None)]
@@ -405,12 +405,12 @@ class SlowLog:
         self.slow = False
         self.gates = list[asyncio.Event]()
 
-    async def page(self, keys: Any, start: int, limit: int) -> Page:
-        return Page(0, "r", "running", self.last_seq, None, start, [])
+    async def page(self, keys: Any, start: int, limit: int) -> LogPage:
+        return LogPage(0, "r", "running", self.last_seq, None, start, [])
 
-    async def raw_page(self, keys: Any, start: int, limit: int) -> Page:
+    async def raw_page(self, keys: Any, start: int, limit: int) -> LogPage:
         lines = [b"%d" % n for n in range(start, self.last_seq + 1)]
-        page = Page(0, "r", "running", self.last_seq, None, start, lines)
+        page = LogPage(0, "r", "running", self.last_seq, None, start, lines)
         if self.slow:
             self.gates.append(asyncio.Event())
             await self.gates[-1].wait()

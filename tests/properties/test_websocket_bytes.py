@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.http.body_budget import Budget
-from api.websocket.frames import Inbox
+from api.http.body_budget import BodyBudget
+from api.websocket.frames import FrameReader
 from proofs.line import frame
 
 MOST = 2_000
@@ -28,8 +28,8 @@ streams = st.lists(st.one_of(frames, texts.map(frame), texts.map(frame), st.bina
 
 def taken(pieces: list[bytes]) -> tuple[list[bytes], Any]:
     """The messages of what arrived so, and why no more would be taken."""
-    budget, scope = Budget(10_000_000), dict[str, Any]()
-    inbox, messages = Inbox(MOST, budget, scope), list[bytes]()
+    budget, scope = BodyBudget(10_000_000), dict[str, Any]()
+    inbox, messages = FrameReader(MOST, budget, scope), list[bytes]()
     for piece in pieces:
         inbox.add(piece)
         while not inbox.idle:

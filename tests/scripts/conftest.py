@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Generator
 import fakeredis
 import pytest
 
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.node import Node
-from eventstore.redis_client.topology import Fixed
+from eventstore.redis_client.topology import SingleNode
 from tests.scripts import leaks
 from tests.scripts.engines import HeldEngine, cluster_node, held_engine
 from tests.scripts.given import Server
@@ -35,7 +35,7 @@ def cluster_url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
 @pytest.fixture
 async def valkey(engine: HeldEngine) -> AsyncGenerator[Server]:
     """The real server, empty."""
-    connection = Connection(engine.url)
+    connection = RedisClient(engine.url)
     await connection.client.flushall()
     server = Server(connection, real=True)
     yield server
@@ -45,7 +45,7 @@ async def valkey(engine: HeldEngine) -> AsyncGenerator[Server]:
 
 @pytest.fixture
 async def fake() -> AsyncGenerator[Server]:
-    connection = Connection("", topology=Fixed(Node(fakeredis.FakeAsyncRedis(), plain_scripts=True)))
+    connection = RedisClient("", topology=SingleNode(Node(fakeredis.FakeAsyncRedis(), plain_scripts=True)))
     server = Server(connection, real=False)
     yield server
     await leaks.check(server.client, server.keys)

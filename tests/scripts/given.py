@@ -9,7 +9,7 @@ from eventstore.commit.records import Commit, Head, Line, load_call, read_call
 from eventstore.domain.call import Call
 from eventstore.domain.events import chain
 from eventstore.domain.session import Session, Waiting
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_keys import Keys, SessionKeys
 
 KEYS = Keys(4)
@@ -22,7 +22,7 @@ FEED_KEEP = 1_000
 class Server:
     """A server with the scripts, and what it holds."""
 
-    connection: Connection
+    connection: RedisClient
     real: bool
     keys: Keys = field(default_factory=lambda: KEYS)
 

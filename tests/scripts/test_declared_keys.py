@@ -13,9 +13,9 @@ import pytest
 from redis.exceptions import ResponseError
 
 from eventstore.commit.batch import Retry
-from eventstore.commit.idempotency_keys import anchor_call
+from eventstore.commit.idempotency_keys import hold_call
 from eventstore.commit.records import delete_call, load_call, read_call
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.scripts import ScriptCall
 from tests.scripts import leaks
 from tests.scripts.given import FEED_KEEP, HOUR, KEYS, S1, Server, first, following
@@ -27,7 +27,7 @@ PROBE = "probe"
 
 @pytest.fixture
 async def node(cluster_url: str) -> AsyncGenerator[Server]:
-    connection = Connection(cluster_url)
+    connection = RedisClient(cluster_url)
     await connection.client.flushall()
     server = Server(connection, real=True)
     yield server
@@ -40,7 +40,7 @@ async def run_with_declared_keys_alone(server: Server, url: str, call: ScriptCal
     await server.client.execute_command(
         "ACL", "SETUSER", PROBE, "reset", "on", "nopass", "+@all", *rules, f"&{S1.partition.wake}"
     )
-    probe = Connection(url.replace("redis://", f"redis://{PROBE}:x@"))
+    probe = RedisClient(url.replace("redis://", f"redis://{PROBE}:x@"))
     try:
         return await probe.run(call)
     finally:
@@ -56,13 +56,13 @@ async def test_every_script_runs_on_a_cluster_with_its_declared_keys_alone(node:
     after = following(commit.head, "two", waiting={"c2": now + HOUR}, records={"old": "{}"})
     retry, place = Retry("field", "body"), KEYS.session("default", "elsewhere")
     runs = [
-        (anchor_call(place, retry, "s1", HOUR), b"held"),
-        (anchor_call(place, retry, "s1", 0), b"free"),
-        (anchor_call(place, retry, "s1", HOUR), b"held"),
+        (hold_call(place, retry, "s1", HOUR), b"held"),
+        (hold_call(place, retry, "s1", 0), b"free"),
+        (hold_call(place, retry, "s1", HOUR), b"held"),
         (commit.script_call(FEED_KEEP), b"ok"),
         (after.script_call(FEED_KEEP), b"ok"),
         (commit.script_call(FEED_KEEP), b"replay"),
-        (anchor_call(S1, retry, "s1", HOUR), b"taken"),
+        (hold_call(S1, retry, "s1", HOUR), b"taken"),
         (load_call(S1, ["c1"], ["k"]), None),
         (read_call(S1, 1, 10, 1000), None),
         (read_call(S1, 0, 10, 1000, descending=True), None),

@@ -12,7 +12,7 @@ import pytest
 from eventstore.api_keys.keyring import REVOKE
 from eventstore.commit.records import Head, decode_head, delete_call, load_call
 from eventstore.domain.errors import StoreFull
-from eventstore.redis_client.client import Connection
+from eventstore.redis_client.client import RedisClient
 from eventstore.redis_client.preflight import NEEDED, EvictingEngine, RightsMissing, check_engine
 from eventstore.redis_client.scripts import ScriptCall
 from tests.architecture.tree import scripts, text
@@ -105,10 +105,10 @@ async def test_scripts_are_loaded_again_when_the_server_has_forgotten_them(valke
 
 
 @asynccontextmanager
-async def limited(engine: HeldEngine, server: Server, *rules: str) -> AsyncGenerator[Connection]:
+async def limited(engine: HeldEngine, server: Server, *rules: str) -> AsyncGenerator[RedisClient]:
     """A connection as a user of whom these rules hold."""
     await server.client.execute_command("ACL", "SETUSER", "limited", "reset", "on", ">secret", *rules)
-    connection = Connection(engine.url.replace("unix://", "unix://limited:secret@"))
+    connection = RedisClient(engine.url.replace("unix://", "unix://limited:secret@"))
     try:
         yield connection
     finally:

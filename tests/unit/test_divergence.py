@@ -14,12 +14,12 @@ from eventstore.feed.divergence import (
     REMEMBERED,
     REMEMBERED_IN_ALL,
     Divergence,
+    DivergenceMonitor,
     LostSession,
-    Watch,
     decode_records,
     earlier,
 )
-from eventstore.log.followed_session import RECENT_LINES, Topic
+from eventstore.log.followed_session import RECENT_LINES, FollowedSession
 from eventstore.redis_keys import Keys, PartitionKeys, SessionKeys
 
 
@@ -63,7 +63,7 @@ def test_what_is_recorded_is_read_as_it_was_meant() -> None:
 @pytest.mark.parametrize("partitions", [1, 64, 4_096])
 def test_what_is_remembered_is_bounded_however_many_partitions_there_are(partitions: int) -> None:
     nobody: Any = None  # nothing is looked for
-    watch = Watch(nobody, Keys(partitions), {}, CommitListener())
+    watch = DivergenceMonitor(nobody, Keys(partitions), {}, CommitListener())
     newest = REMEMBERED * 3 if partitions <= 64 else 30
     for number in range(partitions):
         keys = SessionKeys(PartitionKeys(number), "acme", "s1")
@@ -89,7 +89,7 @@ def seqs(found: list[Line]) -> list[int]:
 
 
 def test_lines_are_handed_to_those_who_have_read_what_is_before_them() -> None:
-    topic, all_ = Topic(), lines(1, 9)
+    topic, all_ = FollowedSession(), lines(1, 9)
     topic.remember(all_[3:6])
     topic.remember(all_[6:])
     assert seqs(topic.lines_from(4, all_[2].hash)) == [4, 5, 6, 7, 8, 9]
@@ -101,13 +101,13 @@ def test_lines_are_handed_to_those_who_have_read_what_is_before_them() -> None:
 
 @pytest.mark.parametrize("seq", [4, 6])
 def test_lines_are_not_handed_to_those_who_have_read_another_past(seq: int) -> None:
-    topic, other = Topic(), lines(1, 9, word="b")
+    topic, other = FollowedSession(), lines(1, 9, word="b")
     topic.remember(lines(1, 9)[3:])
     assert topic.lines_from(seq, other[seq - 2].hash) == []
 
 
 def test_a_line_that_follows_by_number_alone_begins_anew() -> None:
-    topic, mine, other = Topic(), lines(1, 5), lines(1, 9, word="b")
+    topic, mine, other = FollowedSession(), lines(1, 5), lines(1, 9, word="b")
     topic.remember(mine)
     topic.remember(other[5:7])
     assert topic.version == 0
@@ -117,7 +117,7 @@ def test_a_line_that_follows_by_number_alone_begins_anew() -> None:
 
 
 def test_a_number_that_is_given_out_again_lets_all_readers_look() -> None:
-    topic, mine, other = Topic(), lines(1, 9), lines(1, 9, word="b")
+    topic, mine, other = FollowedSession(), lines(1, 9), lines(1, 9, word="b")
     topic.remember(mine)
     topic.remember(other[4:5])
     assert topic.version == 1
@@ -125,7 +125,7 @@ def test_a_number_that_is_given_out_again_lets_all_readers_look() -> None:
 
 
 def test_a_store_that_has_less_than_was_known_brings_all_into_doubt() -> None:
-    topic = Topic()
+    topic = FollowedSession()
     topic.remember(lines(1, 9))
     topic.heard(9)
     topic.learned(4, 9, ended=False)
@@ -133,7 +133,7 @@ def test_a_store_that_has_less_than_was_known_brings_all_into_doubt() -> None:
 
 
 def test_what_precedes_the_oldest_line_that_is_kept_is_known() -> None:
-    topic, many = Topic(), lines(1, RECENT_LINES + 5)
+    topic, many = FollowedSession(), lines(1, RECENT_LINES + 5)
     topic.remember(many)
     assert seqs(topic.lines_from(6, many[4].hash))[0] == 6
     assert topic.lines_from(6, "f" * 64) == []

@@ -11,8 +11,8 @@ import pytest
 from starlette.requests import Request
 
 from api.app import ENDPOINTS, build
-from api.http.authentication import Door
-from api.http.body_budget import Budget
+from api.http.authentication import Authenticator
+from api.http.body_budget import BodyBudget
 from api.http.parameter_types import QueryParameter
 from api.metrics.registry import Metrics
 from api.openapi.document import document
@@ -67,11 +67,11 @@ class House:
     def __init__(self, endpoint: Endpoint) -> None:
         self.store = Store()
         services = SimpleNamespace(
-            door=Door(cast(Any, Keys(endpoint.scope or ANY))),
+            door=Authenticator(cast(Any, Keys(endpoint.scope or ANY))),
             store=self.store,
             settings=SimpleNamespace(host="127.0.0.1"),
             metrics=Metrics(),
-            budget=Budget(1 << 30),
+            budget=BodyBudget(1 << 30),
         )
         self._app = build(cast(Services, services))
         self._endpoint = endpoint

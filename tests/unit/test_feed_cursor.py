@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.feed.cursor import NONE, GarbledCursor, History, Inside, Position, parse
+from eventstore.feed.cursor import NONE, Backfill, GarbledCursor, PartialEntry, Position, parse
 from eventstore.feed.cursor_seal import Seal
 
 MS = st.integers(1, 2**63)
@@ -27,9 +27,9 @@ def positions(draw: st.DrawFn) -> Position:
     known = [number for number, entry in enumerate(ids) if entry != NONE]
     inside = history = None
     if known and draw(st.booleans()):
-        inside = Inside(draw(st.sampled_from(known)), draw(SEQS))
+        inside = PartialEntry(draw(st.sampled_from(known)), draw(SEQS))
     if known and draw(st.booleans()):
-        history = History(draw(st.sampled_from(known)), draw(SESSIONS), draw(st.one_of(st.just(0), SEQS)))
+        history = Backfill(draw(st.sampled_from(known)), draw(SESSIONS), draw(st.one_of(st.just(0), SEQS)))
     return Position(ACME, ids, inside, history)
 
 
@@ -70,7 +70,7 @@ def test_moving_is_the_same_as_having_been_there_always(moves: list[tuple[int, i
     for partition, ms, number, partly in moves:
         position.move(partition, (ms, number), 3 if partly else None)
         assert parts(parse(position.text(), ACME, 8)) == parts(position)
-        assert position.inside == (Inside(partition, 3) if partly else None)
+        assert position.inside == (PartialEntry(partition, 3) if partly else None)
 
 
 @given(positions(), st.integers(0), st.integers(1, len(ALPHABET) - 1))
@@ -121,7 +121,7 @@ def test_it_is_short():
 
 def test_moving_back_forgets_what_was_half_done_there_and_nothing_else():
     ids = [(5, 1), (6, 2), (7, 3)]
-    for inside, history in ((Inside(1, 3), History(2, "s", 4)), (Inside(2, 3), History(1, "s", 4))):
+    for inside, history in ((PartialEntry(1, 3), Backfill(2, "s", 4)), (PartialEntry(2, 3), Backfill(1, "s", 4))):
         position = Position(ACME, ids, inside, history)
         position.move_back({1: (4, 0), 0: NONE})
         again = parse(position.text(), ACME, 3)

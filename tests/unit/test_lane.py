@@ -9,7 +9,7 @@ import pytest
 
 from eventstore.commit.batch import Answer, Pending, Retry
 from eventstore.commit.records import Head, Loaded
-from eventstore.commit.session_queue import Lane
+from eventstore.commit.session_queue import SessionQueue
 from eventstore.domain.commands import Publish
 from eventstore.domain.errors import IdempotencyKeyReused, Overloaded, RequestInProgress
 from eventstore.redis_keys import Keys
@@ -18,8 +18,8 @@ from tests.unit.domain.given import AGENT
 pytestmark = pytest.mark.anyio
 
 
-def lane(on_answer: Callable[[], None] = lambda: None) -> Lane:
-    return Lane(Keys(4).session("default", "s1"), on_answer)
+def lane(on_answer: Callable[[], None] = lambda: None) -> SessionQueue:
+    return SessionQueue(Keys(4).session("default", "s1"), on_answer)
 
 
 def loaded(revision: str, **sums: str) -> Loaded:

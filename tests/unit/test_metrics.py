@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.http.body_budget import Budget
+from api.http.body_budget import BodyBudget
 from api.metrics.registry import Metrics
 from eventstore.commit.listener import CommitListener
 from eventstore.event_store import EventStore
@@ -51,7 +51,7 @@ def store() -> Store:
 def metrics(store: Store) -> Metrics:
     made = Metrics()
     made.watch(cast(EventStore, store))
-    made.watch_bodies(Budget(1))
+    made.watch_bodies(BodyBudget(1))
     return made
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.middleware.origin_check import OpenDoor
+from api.middleware.origin_check import OriginCheck
 from eventstore.domain.errors import UntrustedOrigin
 
 
@@ -26,7 +26,7 @@ def passes(method: str = "POST", *, is_open: bool = True, **headers: str) -> boo
     door: Any = Door(is_open=is_open)
     nothing: Any = None
     try:
-        asyncio.run(OpenDoor(app, door, "My-Box")({"method": method, "headers": sent}, nothing, nothing))
+        asyncio.run(OriginCheck(app, door, "My-Box")({"method": method, "headers": sent}, nothing, nothing))
     except UntrustedOrigin:
         assert not reached
         return False

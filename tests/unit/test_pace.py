@@ -9,19 +9,19 @@ from typing import Any, cast
 import pytest
 from starlette.requests import Request
 
-from api.middleware.refusal_pacing import EVERY_S, LONGEST_S, Pace
+from api.middleware.refusal_pacing import EVERY_S, LONGEST_S, RefusalPacer
 from api.requests.endpoint import answer
 from api.routes import publish
 from eventstore.domain.errors import Overloaded
 
 
 def test_few_refusals_wait_for_nothing():
-    pace = Pace()
+    pace = RefusalPacer()
     assert [pace.delay(number * EVERY_S * 1.5) for number in range(5)] == [0.0] * 5
 
 
 def test_many_at_once_are_spread_and_nobody_waits_for_too_long():
-    pace = Pace()
+    pace = RefusalPacer()
     delays = [pace.delay(100.0) for _ in range(1_000)]
     assert delays[:3] == pytest.approx([0.0, EVERY_S, 2 * EVERY_S])
     assert delays == sorted(delays)

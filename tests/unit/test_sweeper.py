@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eventstore.commit.deadline_sweeper import EARLIER_MS, Sweeper
+from eventstore.commit.deadline_sweeper import EARLIER_MS, DeadlineSweeper
 from eventstore.redis_client.clock import Clocks
 from eventstore.redis_keys import Keys, member
 
@@ -20,13 +20,15 @@ def clocks() -> Clocks:
 
 
 @pytest.fixture
-def sweeper(clocks: Clocks) -> Sweeper:
+def sweeper(clocks: Clocks) -> DeadlineSweeper:
     nobody: Any = None  # nothing is sent
     clocks.store.observe(NOON)
-    return Sweeper(nobody, Keys(4), clocks, nobody)
+    return DeadlineSweeper(nobody, Keys(4), clocks, nobody)
 
 
-def test_a_clock_that_is_set_forward_brings_forward_what_is_noted_again(sweeper: Sweeper, clocks: Clocks) -> None:
+def test_a_clock_that_is_set_forward_brings_forward_what_is_noted_again(
+    sweeper: DeadlineSweeper, clocks: Clocks
+) -> None:
     sweeper.deadline_changed(SESSION, NOON + 50_000)
     assert sweeper._take_due() == []
     clocks.store.observe(NOON + 60_000)
@@ -35,7 +37,7 @@ def test_a_clock_that_is_set_forward_brings_forward_what_is_noted_again(sweeper:
     assert sweeper._due == {}
 
 
-def test_what_is_noted_again_and_again_takes_one_place(sweeper: Sweeper, clocks: Clocks) -> None:
+def test_what_is_noted_again_and_again_takes_one_place(sweeper: DeadlineSweeper, clocks: Clocks) -> None:
     for better in range(0, EARLIER_MS // 2, 50):  # quicker answers make the clock a little better
         clocks.store.observe(NOON + better)
         sweeper.deadline_changed(SESSION, NOON + 50_000)

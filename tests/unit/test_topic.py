@@ -9,7 +9,7 @@ import pytest
 
 from eventstore.commit.records import Line
 from eventstore.domain.events import GENESIS, chain
-from eventstore.log.followed_session import AT_ONCE, HELD_BACK_S, RECENT_BYTES, Chunk, Place, Topic
+from eventstore.log.followed_session import AT_ONCE, HELD_BACK_S, RECENT_BYTES, Chunk, FollowedSession, ReadPosition
 
 pytestmark = pytest.mark.anyio
 
@@ -26,10 +26,10 @@ def lines(first: int, last: int, before: str = GENESIS) -> list[Line]:
 class Reader:
     """Waits at a place, and takes what it is handed as long as it is `ready`."""
 
-    def __init__(self, topic: Topic, seq: int, hash_: str = "") -> None:
+    def __init__(self, topic: FollowedSession, seq: int, hash_: str = "") -> None:
         self.taken = list[Chunk]()
         self.ready = True
-        self.place = Place(seq, hash_, self._deliver)
+        self.place = ReadPosition(seq, hash_, self._deliver)
         self.task = asyncio.create_task(topic.changed(self.place, 60))
 
     def _deliver(self, chunk: Chunk) -> bool:
@@ -46,13 +46,13 @@ class Reader:
         await asyncio.gather(self.task, return_exceptions=True)
 
 
-def commit(topic: Topic, new: list[Line]) -> None:
+def commit(topic: FollowedSession, new: list[Line]) -> None:
     topic.remember(new)
     topic.heard(new[-1].seq)
 
 
 async def test_a_reader_that_is_ready_is_handed_each_line_once_and_is_not_woken():
-    topic, all_lines = Topic(), lines(1, 5)
+    topic, all_lines = FollowedSession(), lines(1, 5)
     reader = Reader(topic, 1, GENESIS)
     await asyncio.sleep(0)
     for line in all_lines:
@@ -65,7 +65,7 @@ async def test_a_reader_that_is_ready_is_handed_each_line_once_and_is_not_woken(
 
 
 async def test_readers_at_one_place_are_handed_the_same_chunk():
-    topic = Topic()
+    topic = FollowedSession()
     one, other, behind = Reader(topic, 2), Reader(topic, 2), Reader(topic, 1)
     await asyncio.sleep(0)
     commit(topic, lines(1, 3))
@@ -76,7 +76,7 @@ async def test_readers_at_one_place_are_handed_the_same_chunk():
 
 
 async def test_a_reader_that_is_not_ready_is_woken_where_it_stood():
-    topic = Topic()
+    topic = FollowedSession()
     reader = Reader(topic, 1)
     await asyncio.sleep(0)
     commit(topic, lines(1, 1))
@@ -88,7 +88,7 @@ async def test_a_reader_that_is_not_ready_is_woken_where_it_stood():
 
 
 async def test_a_reader_of_another_past_is_handed_nothing():
-    topic = Topic()
+    topic = FollowedSession()
     reader = Reader(topic, 3, "f" * 64)
     await asyncio.sleep(0)
     commit(topic, lines(1, 3))
@@ -96,9 +96,9 @@ async def test_a_reader_of_another_past_is_handed_nothing():
     assert not reader.taken
 
 
-@pytest.mark.parametrize("tell", [lambda topic: topic.heard(1), Topic.doubt], ids=["others", "doubt"])
-async def test_news_of_others_and_doubt_wake_even_who_is_ready(tell: Callable[[Topic], None]):
-    topic = Topic()
+@pytest.mark.parametrize("tell", [lambda topic: topic.heard(1), FollowedSession.doubt], ids=["others", "doubt"])
+async def test_news_of_others_and_doubt_wake_even_who_is_ready(tell: Callable[[FollowedSession], None]):
+    topic = FollowedSession()
     reader = Reader(topic, 1)
     await asyncio.sleep(0)
     tell(topic)
@@ -107,7 +107,7 @@ async def test_news_of_others_and_doubt_wake_even_who_is_ready(tell: Callable[[T
 
 
 async def test_the_end_is_told_by_the_store():
-    topic = Topic()
+    topic = FollowedSession()
     reader = Reader(topic, 1)
     await asyncio.sleep(0)
     topic.ended = True
@@ -117,7 +117,7 @@ async def test_the_end_is_told_by_the_store():
 
 
 async def test_very_many_readers_let_others_have_their_turn():
-    topic, count = Topic(), 3 * AT_ONCE + 1
+    topic, count = FollowedSession(), 3 * AT_ONCE + 1
     readers = [Reader(topic, 1) for _ in range(count)]
     await asyncio.sleep(0)
     commit(topic, lines(1, 1))
@@ -130,7 +130,7 @@ async def test_very_many_readers_let_others_have_their_turn():
 
 
 async def test_who_has_gone_is_handed_nothing():
-    topic = Topic()
+    topic = FollowedSession()
     reader, other = Reader(topic, 1), Reader(topic, 1)
     await asyncio.sleep(0)
     reader.task.cancel()
@@ -140,7 +140,7 @@ async def test_who_has_gone_is_handed_nothing():
 
 
 async def test_an_announcement_waits_for_the_answer_to_the_commit_that_it_is_of():
-    topic, new = Topic(), lines(1, 2)
+    topic, new = FollowedSession(), lines(1, 2)
     reader = Reader(topic, 1, GENESIS)
     await asyncio.sleep(0)
     topic.committing(under_way=True)
@@ -155,7 +155,7 @@ async def test_an_announcement_waits_for_the_answer_to_the_commit_that_it_is_of(
 
 
 async def test_an_announcement_counts_when_the_commit_came_to_nothing_or_was_of_others():
-    topic = Topic()
+    topic = FollowedSession()
     reader = Reader(topic, 1, GENESIS)
     await asyncio.sleep(0)
     topic.committing(under_way=True)
@@ -170,7 +170,7 @@ async def test_an_announcement_counts_when_the_commit_came_to_nothing_or_was_of_
 
 
 async def test_an_announcement_that_was_held_back_is_told_once_though_the_store_goes_back_behind_it():
-    topic = Topic()
+    topic = FollowedSession()
     topic.learned(5, 0, ended=False)
     topic.committing(under_way=True)
     topic.announced(9)
@@ -186,17 +186,17 @@ async def test_an_announcement_that_was_held_back_is_told_once_though_the_store_
 
 
 async def test_what_a_line_too_large_to_keep_leaves_behind_is_not_taken_for_what_others_wrote_since():
-    topic, text = Topic(), b"x" * (RECENT_BYTES + 1)
+    topic, text = FollowedSession(), b"x" * (RECENT_BYTES + 1)
     commit(topic, [Line(1, "a.b", text, lost := chain(GENESIS, text))])
     assert not topic.recent
     ours = lines(2, 2, stays := lines(1, 1)[0].hash)  # the first event was lost, and somebody else has written another
     commit(topic, ours)
-    assert topic.handed_over(Place(2, lost)) is None
-    assert topic.handed_over(Place(2, stays))
+    assert topic.handed_over(ReadPosition(2, lost)) is None
+    assert topic.handed_over(ReadPosition(2, stays))
 
 
 async def test_an_announcement_waits_for_a_commit_only_a_moment_since_its_answer_may_be_lost():
-    topic = Topic()
+    topic = FollowedSession()
     reader = Reader(topic, 1)
     await asyncio.sleep(0)
     topic.committing(under_way=True)
@@ -212,8 +212,8 @@ async def test_a_reader_that_fails_harms_neither_the_commit_nor_the_others():
     def failing(_: Chunk) -> bool:
         raise RuntimeError("a fault of ours")
 
-    topic, new = Topic(), lines(1, 2)
-    failed = asyncio.create_task(topic.changed(Place(1, GENESIS, failing), 60))
+    topic, new = FollowedSession(), lines(1, 2)
+    failed = asyncio.create_task(topic.changed(ReadPosition(1, GENESIS, failing), 60))
     other = Reader(topic, 1, GENESIS)
     await asyncio.sleep(0)
     commit(topic, new[:1])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from api.http.body_budget import Budget
+from api.http.body_budget import BodyBudget
 from api.transport.http_protocol import PATIENCE_S, SLOWEST
 from api.transport.slow_clients import UNREAD_S
 from api.websocket import connection
 from api.websocket.connection import DEAD_S, GOODBYE_S, LOOK_EVERY_S, LOOKS, SILENT_S, WebSocket
-from api.websocket.frames import SLICE_BYTES, Inbox
+from api.websocket.frames import SLICE_BYTES, FrameReader
 from proofs.line import CLOSE, CONTINUED, PING, PONG, frame
 from tests.unit.connections import Loop, Transport
 
@@ -36,7 +36,7 @@ class Owner:
 
 @pytest.fixture
 def budget():
-    return Budget(10 * MOST)
+    return BodyBudget(10 * MOST)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def loop(monkeypatch):
 
 @pytest.fixture
 def line(loop, owner, budget, scope):
-    made = WebSocket(Inbox(MOST, budget, scope), owner)
+    made = WebSocket(FrameReader(MOST, budget, scope), owner)
     connections = set()
     made.begin(Transport(), connections)
     assert connections == {made}

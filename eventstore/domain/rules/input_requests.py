@@ -145,7 +145,7 @@ def _input(data: dict[str, Any], sent: dict[str, str], pointer: str, session: Se
         "idempotent": bool(ask.idempotent),
     }
     tool_args = {} if ask.tool_args is None else ask.tool_args
-    asked = _asked(ask, known, (ask.tool_name or "question", tool_args), _Place(sent, pointer), session)
+    asked = _asked(ask, known, (ask.tool_name or "question", tool_args), JsonLocation(sent, pointer), session)
     return replace(asked, cost=cost)
 
 
@@ -168,17 +168,17 @@ def _authorization(data: dict[str, Any], sent: dict[str, str], pointer: str, ses
     given = {"auth_url": ask.auth_url, "scope": ask.scope}
     tool_args = {name: value for name, value in given.items() if value is not None}
     known = {"connection": ask.connection, "message": ask.message, "kind": "authorization", "options": list[str]()}
-    return _asked(ask, {**tool_args, **known}, (ask.connection, tool_args), _Place(sent, pointer), session)
+    return _asked(ask, {**tool_args, **known}, (ask.connection, tool_args), JsonLocation(sent, pointer), session)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class JsonLocation:
     sent: dict[str, str]
     pointer: str
 
 
 def _asked(
-    ask: _Ask, known: dict[str, Any], tool: tuple[str, dict[str, Any]], place: _Place, session: Session
+    ask: _Ask, known: dict[str, Any], tool: tuple[str, dict[str, Any]], place: JsonLocation, session: Session
 ) -> Asked:
     tool_name, tool_args = tool
     if ask.expires_at is not None and ask.expires_in_ms is not None:
@@ -200,7 +200,7 @@ def _asked(
     return Asked({**stored, **own}, ask.expires_at, ask.expires_in_ms, place.pointer, place.sent)
 
 
-def _check_time(value: str, place: _Place) -> None:
+def _check_time(value: str, place: JsonLocation) -> None:
     try:
         instant(value)
     except ValueError as error:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore.domain.errors import InvalidRequest
-from projections.queries.page_cursor import Cursor, decode
+from projections.queries.page_cursor import PageCursor, decode
 
 
 def encoded(text: str | bytes) -> str:
@@ -19,7 +19,7 @@ def encoded(text: str | bytes) -> str:
 
 @given(st.integers(-(2**50), 2**50), st.text(st.characters(exclude_categories=["Cs"]), max_size=330))
 def test_a_cursor_comes_back_as_it_was_given(score: int, member: str):
-    cursor = Cursor("inbox", score, member)
+    cursor = PageCursor("inbox", score, member)
     assert decode(cursor.encode(), "inbox") == cursor
 
 
@@ -49,7 +49,7 @@ def test_no_cursor_is_the_beginning():
         encoded('["inbox",1,"\\ud800"]'),
         encoded("[" * 3_000),
         encoded(b'["inbox",1,"\xff"]'),
-        Cursor("sessions", 1, "s1").encode(),
+        PageCursor("sessions", 1, "s1").encode(),
     ],
 )
 def test_anything_else_is_refused(text: str):

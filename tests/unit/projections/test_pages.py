@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from eventstore.redis_keys import Keys
-from projections.queries.index_pages import Pages
-from projections.queries.index_query import Query, Reading, Stretch
+from projections.queries.index_pages import IndexPages
+from projections.queries.index_query import IndexQuery, IndexSlice, PartitionReading
 from projections.redis_keys import Layout
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Told(Pages):
+class Told(IndexPages):
     """Pages over entries that stand in a dictionary, by partition; `between` is done after each asking."""
 
     def __init__(self, entries: Entries, between: Callable[[Entries], object]) -> None:
@@ -36,25 +36,25 @@ class Told(Pages):
     async def _nothing(self, _: object) -> dict[int, str]:
         return {}
 
-    async def _ask(self, query: Query, share: int, numbers: Sequence[int]) -> list[Reading]:
+    async def _ask(self, query: IndexQuery, share: int, numbers: Sequence[int]) -> list[PartitionReading]:
         self.asked.append(list(numbers))
         readings = [self._reading(query, share, number) for number in numbers]
         self._between(self._entries)
         return readings
 
-    def _reading(self, query: Query, share: int, number: int) -> Reading:
+    def _reading(self, query: IndexQuery, share: int, number: int) -> PartitionReading:
         there = sorted(self._entries.get(number, []), reverse=query.order == "desc")
         parts = [part for score, name in there[:share] for part in (name.encode(), b"%d" % score)]
         layout = Layout(KEYS.partition(number), "0")
-        return Reading("0", moved=False, total=len(there), indexes=[Stretch(layout, parts)])
+        return PartitionReading("0", moved=False, total=len(there), indexes=[IndexSlice(layout, parts)])
 
 
 def entries(score: int, name: str, count: int) -> list[tuple[int, str]]:
     return [(score, f"{name}{n:02}") for n in range(count)]
 
 
-def query(limit: int, order: str = "asc") -> Query:
-    return Query(lambda _: [], cast("Any", order), limit)
+def query(limit: int, order: str = "asc") -> IndexQuery:
+    return IndexQuery(lambda _: [], cast("Any", order), limit)
 
 
 @pytest.mark.parametrize("order", ["asc", "desc"])
