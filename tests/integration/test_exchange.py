@@ -118,7 +118,7 @@ import asyncio
 from pathlib import Path
 from proofs import faults
 faults.watch_sending("sent", "f" * 40)
-from eventstore.redis_client.round_trip import Exchange
+from eventstore.redis_client.round_trip import RoundTrips
 from eventstore.redis_client.node import connect
 
 async def main():
