@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import ast
+from collections import Counter, defaultdict
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 from tests.architecture.rooms import graph, module_graph
-from tests.architecture.tree import modules
+from tests.architecture.tree import ROOT, files, modules, tree
 
+DOCUMENTED_FROM = 6
+"""A room of this many files says in one docstring what it is for and what it may import."""
 ONE_WAY = (
     ("domain", "support", "redis_keys", "redis_client", "commit", "log", "feed", "event_store"),
     ("redis_client", "api_keys"),
@@ -46,6 +49,20 @@ def test_rooms_of_the_event_store_import_only_those_before_them(order: tuple[str
     assert outward == []
 
 
+def test_a_large_room_says_what_it_is_for_and_others_say_nothing() -> None:
+    counts = Counter(path.parent for path in modules() if path.name != "__init__.py")
+    wrong = list[str]()
+    for path in files():
+        if path.name != "__init__.py" or path.parent not in counts:
+            continue
+        parsed = ast.parse((ROOT / path).read_text())
+        must = counts[path.parent] >= DOCUMENTED_FROM or str(path.parent) in ("eventstore", "projections")
+        only_docstring = len(parsed.body) == 1 and ast.get_docstring(parsed) is not None
+        if (must and not only_docstring) or (not must and parsed.body):
+            wrong.append(str(path))
+    assert wrong == []
+
+
 def test_no_two_modules_bear_one_name() -> None:
     places = defaultdict[str, list[Path]](list)
     for path in modules():
@@ -54,3 +71,12 @@ def test_no_two_modules_bear_one_name() -> None:
     twice = {name for name, found in places.items() if len(found) > 1}
     assert twice - PAIRS.keys() == set()
     assert PAIRS.keys() - twice == set(), "no longer needed"
+
+
+def test_no_two_public_classes_bear_one_name() -> None:
+    places = defaultdict[str, list[str]](list)
+    for path in modules():
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(path))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

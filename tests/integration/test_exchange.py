@@ -122,7 +122,7 @@ from eventstore.redis_client.round_trip import RoundTrips
 from eventstore.redis_client.node import connect
 
 async def main():
-    exchange = Exchange(connect({engine.url!r}).connection_pool)
+    exchange = RoundTrips(connect({engine.url!r}).connection_pool)
     await exchange.run([("ECHO", "another")], 5)
     Path({str(alive)!r}).touch()
     await exchange.run([("EVALSHA", "f" * 40, 0)], 5)
