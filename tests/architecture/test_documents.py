@@ -143,6 +143,13 @@ def test_links_lead_to_files_that_are_there(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, id=str(page)) for page in documents()])
+def test_modules_and_scripts_that_a_page_names_are_there(page: Path) -> None:
+    named = set(re.findall(r"`([\w./-]+\.(?:py|lua))`", text(page)))
+    there = [f"/{path}" for path in files()]
+    assert [name for name in sorted(named) if not any(path.endswith(f"/{name}") for path in there)] == []
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=str(page)) for page in documents()])
 def test_commands_that_a_page_names_exist(page: Path) -> None:
     named = set(re.findall(r"(?:^|[`/ ])layby ([a-z]+)\b", "\n".join(code(page)), re.MULTILINE))
     assert named - COMMANDS.keys() == set()
