@@ -74,9 +74,11 @@ def _docstrings(path: Path) -> Iterator[tuple[int, str]]:
     """Every string that stands as a statement, but for the help texts of commands."""
     for node in ast.walk(tree(path)):
         for child in getattr(node, "body", []) if not isinstance(node, ast.Lambda | ast.IfExp) else []:
-            is_text = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
-            if is_text and isinstance(child.value.value, str) and not _is_command(node):
-                yield child.lineno, child.value.value
+            match child:
+                case ast.Expr(value=ast.Constant(value=str(text_))) if not _is_command(node):
+                    yield child.lineno, text_
+                case _:
+                    pass
 
 
 def _is_command(node: ast.AST) -> bool:
