@@ -119,7 +119,7 @@ class FollowedSession:
     def learned(self, last_seq: int, known: int, *, ended: bool) -> None:
         """What a read of the store found; `known` is what was known when it began. The store may have less than was
         announced (writes can be lost in a failover): then wait for what it has."""
-        if last_seq > self.last_seq or self.last_seq == known:
+        if last_seq >= self.last_seq or self.last_seq == known:
             if last_seq < self.last_seq:
                 self.doubt()
             self.last_seq, self.ended = last_seq, ended

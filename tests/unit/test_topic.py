@@ -221,3 +221,10 @@ async def test_a_reader_that_fails_harms_neither_the_commit_nor_the_others():
     commit(topic, new[1:])
     assert other.texts == [line.text for line in new]
     await other.end()
+
+
+def test_a_read_that_ends_where_an_announcement_came_meanwhile_still_shows_that_the_session_is_over() -> None:
+    followed = FollowedSession()
+    followed.heard(2)
+    followed.learned(2, 0, ended=True)
+    assert followed.ended
