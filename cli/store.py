@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.common import Trouble
+from cli.common import Trouble, current_timing
 
 if TYPE_CHECKING:  # redis is loaded by the command that runs, not by --help
     from eventstore.redis_client.client import RedisClient
@@ -34,7 +34,7 @@ async def open_client(settings: Settings, *, fresh: bool = False) -> AsyncGenera
     logging.getLogger("layby.store").setLevel(logging.CRITICAL)  # the command itself reports what goes wrong
     async with engine_url(settings, share=True, fresh=fresh) as url:
         check_url(url)
-        client = RedisClient(url)
+        client = RedisClient(url, timing=current_timing())
         try:
             yield client
         finally:
